@@ -1,0 +1,1 @@
+"""Kafka topics land in SQL tables exactly once, through Spark, as Dagster assets."""

@@ -1,0 +1,108 @@
+"""Every error this package raises on purpose: what happened, why, and what to do.
+
+An error is either :class:`Retryable` (the same work may succeed later, unchanged) or
+:class:`Permanent` (it fails the same way until somebody acts). Which one it is, is its type.
+"""
+
+from __future__ import annotations
+
+
+class KafkaAssetsError(Exception):
+    """The base of all errors of kafka_assets; never raised itself."""
+
+    def __init__(self, what: str, *, why: str = "", cure: str = "") -> None:
+        self.what = what
+        self.why = why
+        self.cure = cure
+        super().__init__(what, why, cure)
+
+    def __str__(self) -> str:
+        return " · ".join(part for part in (self.what, self.why, self.cure) if part)
+
+
+class Retryable(KafkaAssetsError):
+    """The same work, unchanged, may succeed later."""
+
+
+class Permanent(KafkaAssetsError):
+    """The same work fails the same way until somebody acts."""
+
+
+class UsageError(Permanent):
+    """The command line was used wrongly (exit code 2)."""
+
+
+class SettingsError(Permanent):
+    """A setting is missing, or says what cannot be."""
+
+
+class StreamError(Permanent):
+    """A stream's declaration contradicts itself, or names what does not exist."""
+
+
+class KeysUnknown(Permanent):
+    """A Dagster key, or a run's set of keys, is not what the ledger and the plan know."""
+
+
+class ServiceError(Permanent):
+    """A local service of the devstack could not be fetched, started or stopped."""
+
+
+class BrokerUnavailable(Retryable):
+    """No broker answered in time."""
+
+
+class BrokerRefused(Permanent):
+    """The broker answered, and said no."""
+
+
+class TopicMissing(Permanent):
+    """The topic does not exist on the broker."""
+
+
+class TopicChanged(Retryable):
+    """The topic was deleted and created again while it was being looked at."""
+
+
+class OffsetsExpired(Permanent):
+    """Retention took records before they were read, and the policy is to fail."""
+
+
+class Truncated(Permanent):
+    """The topic ends below what was already planned, under the same topic id."""
+
+
+class LedgerMissing(Permanent):
+    """The database has no ledger, or one of another version."""
+
+
+class LedgerBusy(Retryable):
+    """A lock was not to be had in time, a deadlock was broken, or the database restarted."""
+
+
+class LeaseHeld(Retryable):
+    """Another run holds a live lease on the slice."""
+
+
+class Fenced(Permanent):
+    """Another attempt took the slice over; this one rolled back."""
+
+
+class OutcomeUnknown(Retryable):
+    """The connection was lost during COMMIT, and the answer could not be had afterwards."""
+
+
+class SliceRefused(Permanent):
+    """The slice is lost or skipped, or is not what the ledger says it is."""
+
+
+class SliceFailed(Permanent):
+    """The slice cannot be landed as it is: too many bad records, or one where none is allowed."""
+
+
+class CountsDisagree(Permanent):
+    """What was read, landed and quarantined does not add up; nothing was committed."""
+
+
+class TableIncompatible(Permanent):
+    """The target table cannot hold what the stream delivers."""
