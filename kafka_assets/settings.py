@@ -1,0 +1,125 @@
+"""Settings: from the environment, then from kafka_assets.toml, then from the services that `up` started."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kafka_assets.errors import SettingsError
+
+PREFIX = "KAFKA_ASSETS_"
+FILE = "kafka_assets.toml"
+STATE = ".kafka_assets"
+SERVICES = "services.json"
+
+
+class Settings(BaseModel):
+    """Where the broker, the database and Spark are, and where the streams are declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    project: Path
+    bootstrap_servers: str | None = None
+    database_url: str
+    spark_remote: str | None = None
+    spark_master: str | None = None
+    streams: Path
+    kafka: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def state(self) -> Path:
+        """The one folder in which everything local of this project lives."""
+        return self.project / STATE
+
+    def require_broker(self) -> str:
+        if self.bootstrap_servers is None:
+            raise SettingsError(
+                "no Kafka broker is known",
+                why=f"{PREFIX}BOOTSTRAP_SERVERS is not set, and no local services are up",
+                cure=f"run `kafka-assets up`, or set {PREFIX}BOOTSTRAP_SERVERS",
+            )
+        return self.bootstrap_servers
+
+    def require_spark(self) -> str:
+        if self.spark_remote is None and self.spark_master is None:
+            raise SettingsError(
+                "no Spark is known",
+                why=f"neither {PREFIX}SPARK_REMOTE nor {PREFIX}SPARK_MASTER is set, and no local services are up",
+                cure=f"run `kafka-assets up`, or set one of them (for example {PREFIX}SPARK_MASTER='local[2]')",
+            )
+        return self.spark_remote or cast(str, self.spark_master)
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The nearest folder upwards that is a project: it has kafka_assets.toml, .kafka_assets/ or pyproject.toml."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if any((folder / mark).exists() for mark in (FILE, STATE, "pyproject.toml")):
+            return folder
+    return here
+
+
+def load_settings(project: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings once, at the edge; everything inside gets the frozen result."""
+    env = os.environ if environ is None else environ
+    home = env.get(f"{PREFIX}HOME")
+    root = project or (Path(home) if home else project_root())
+    given = _from_file(root / FILE)
+    for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "streams"):
+        value = env.get(PREFIX + name.upper(), given.get(name))
+        if value:
+            given[name] = value
+    kafka = {**given.get("kafka", {}), **_kafka_properties(env)}
+    for name, value in _from_services(root / STATE / SERVICES).items():
+        if name == "spark_remote" and given.get("spark_master"):
+            continue
+        given.setdefault(name, value)
+    streams = Path(given.get("streams") or ("defs" if (root / "defs").is_dir() else Path(__file__).parent / "defs"))
+    given["streams"] = streams if streams.is_absolute() else root / streams
+    given.setdefault("database_url", f"sqlite:///{root / STATE / 'kafka_assets.db'}")
+    try:
+        return Settings.model_validate({**given, "kafka": kafka, "project": root})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(
+            f"the setting {name!r} is not valid: {first['msg'].lower()}",
+            cure=f"correct it in {root / FILE} or in the environment ({PREFIX}{name.upper()})",
+        ) from error
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read", why=str(error), cure="correct the file") from error
+
+
+def _kafka_properties(env: Mapping[str, str]) -> dict[str, str]:
+    """KAFKA_ASSETS_KAFKA__SECURITY_PROTOCOL=SSL is librdkafka's security.protocol: none has an underscore."""
+    prefix = f"{PREFIX}KAFKA__"
+    return {
+        name.removeprefix(prefix).lower().replace("__", ".").replace("_", "."): value
+        for name, value in env.items()
+        if name.startswith(prefix)
+    }
+
+
+def _from_services(path: Path) -> dict[str, str]:
+    """The endpoints that the devstack wrote: `{"endpoints": {"bootstrap_servers": ..., "spark_remote": ...}}`."""
+    try:
+        return cast(dict[str, str], json.loads(path.read_text(encoding="utf-8"))["endpoints"])
+    except FileNotFoundError:
+        return {}
+    except (json.JSONDecodeError, KeyError) as error:
+        raise SettingsError(
+            f"{path} is damaged", why=str(error), cure="run `kafka-assets down`, then `kafka-assets up`"
+        ) from error
