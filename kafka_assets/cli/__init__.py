@@ -1,0 +1,38 @@
+"""The command line: parse, call, print. Each command's module imports what is heavy inside its function."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from kafka_assets.cli import database, doctor, stack
+from kafka_assets.cli.console import report
+from kafka_assets.errors import KafkaAssetsError, UsageError
+
+app = typer.Typer(
+    name="kafka-assets",
+    help="Kafka topics land in SQL tables exactly once, through Spark, as Dagster assets.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for module in (stack, database, doctor):
+    module.register(app)
+
+
+def main() -> None:
+    """Run the command line; exit with 0, 1 (a finding or a failure) or 2 (bad usage)."""
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        print("aborted", file=sys.stderr)
+        sys.exit(130)
+    except KafkaAssetsError as error:
+        report(error)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+    sys.exit(code if isinstance(code, int) else 0)
