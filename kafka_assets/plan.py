@@ -1,0 +1,87 @@
+"""Planning: from what the ledger knows and what the broker says to new slices. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import Literal
+
+from kafka_assets.errors import OffsetsExpired, Truncated
+
+Kind = Literal["normal", "lost", "skipped"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the ledger knows of one partition of one source."""
+
+    planned_through: int
+    pending_ms: int | None
+    """For how long offsets beyond `planned_through` have been seen waiting, on the database's clock."""
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """What the broker says of one partition: its first offset, and its ends for committed and for all records."""
+
+    log_start: int
+    last_stable: int
+    high_watermark: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a stream wants its offsets cut, and what to do where retention was faster."""
+
+    max_records: int
+    max_delay: timedelta
+    on_expired: Literal["fail", "record"]
+    max_slices: int
+    """At most so many new slices of one partition in one tick."""
+
+
+@dataclass(frozen=True)
+class NewSlice:
+    start: int
+    end: int
+    kind: Kind = "normal"
+    reason: str | None = None
+
+
+def plan_partition(where: str, progress: Progress, offsets: Offsets, policy: Policy) -> list[NewSlice]:
+    """The slices to insert after `planned_through`, in order and without a gap; none when nothing is due.
+
+    Never a jump: offsets that retention took before they were planned are an error, or a slice of
+    kind `lost`. An end below what was planned, under the same topic id, is an error always.
+    """
+    at = progress.planned_through
+    if offsets.high_watermark < at:
+        raise Truncated(
+            f"{where} ends at offset {offsets.high_watermark}, but slices are planned through {at}",
+            why="the topic lost records that were there before (an unclean leader election, or a restored broker)",
+            cure="find out what was lost; `kafka-assets doctor` and docs/failures.md say how to go on",
+        )
+    planned: list[NewSlice] = []
+    if offsets.log_start > at:
+        if policy.on_expired == "fail":
+            raise OffsetsExpired(
+                f"{where}: offsets {at} to {offsets.log_start} expired before they were planned",
+                why=f"retention moved the log's start to {offsets.log_start}",
+                cure="declare on_expired: record to write the range down as lost and go on, and lengthen retention",
+            )
+        planned.append(NewSlice(at, offsets.log_start, "lost", "expired before it was planned"))
+        at = offsets.log_start
+    available = offsets.last_stable - at
+    waited = timedelta(milliseconds=progress.pending_ms) if progress.pending_ms is not None else timedelta(0)
+    if available > 0 and (available >= policy.max_records or waited >= policy.max_delay):
+        planned.extend(_cut(at, offsets.last_stable, policy))
+    return planned
+
+
+def _cut(start: int, end: int, policy: Policy) -> list[NewSlice]:
+    """Few and equal slices: a backlog of 1.2 times `max_records` makes two of 0.6, not a big and a tiny one."""
+    count = -(-(end - start) // policy.max_records)
+    size, longer = divmod(end - start, count)
+    bounds = [start + size * index + min(index, longer) for index in range(count + 1)]
+    return [NewSlice(first, last) for first, last in pairwise(bounds)][: policy.max_slices]

@@ -1,0 +1,93 @@
+"""What a user declares: a topic that lands in one root asset's table."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from kafka_assets.errors import StreamError
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def duration(value: Any) -> Any:
+    """`10s`, `15m`, `250ms`, or a number of seconds."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", value)
+        if match is None:
+            raise ValueError(f"{value!r} is no duration; write for example 10s, 15m or 250ms")
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    return value
+
+
+class SliceLimits(BaseModel):
+    """How offsets are cut: at most `max_records` a slice, and no record waits longer than `max_delay` to be planned."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_records: int = Field(default=500_000, ge=1, le=50_000_000)
+    max_delay: Annotated[timedelta, BeforeValidator(duration)] = timedelta(seconds=10)
+
+
+class Stream(BaseModel):
+    """One declared stream, made valid once; inside, nobody checks it again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    topic: str
+    target: str
+    mode: Literal["append"] = "append"
+    format: Literal["json", "string", "bytes"] = "json"
+    schema_: str = Field(alias="schema")
+    slices: SliceLimits = SliceLimits()
+    start: Literal["earliest", "latest", "none"] | datetime = "earliest"
+    on_bad: Literal["quarantine", "fail"] = "quarantine"
+    max_bad_ratio: float = Field(default=0.01, ge=0, le=1)
+    on_expired: Literal["fail", "record"] = "fail"
+    max_attempts: int = Field(default=5, ge=1)
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is no asset name; use letters, digits and _")
+        return value
+
+    @field_validator("topic")
+    @classmethod
+    def _topic(cls, value: str) -> str:
+        if not _TOPIC.fullmatch(value) or value in {".", ".."}:
+            raise ValueError(f"{value!r} is no Kafka topic; use letters, digits, '.', '_' and '-'")
+        return value
+
+    @property
+    def asset(self) -> str:
+        """The name under which the ledger keeps this stream's publications."""
+        return self.name
+
+    @property
+    def partitions_name(self) -> str:
+        """The name of the Dagster dynamic partitions that are this stream's slices."""
+        return f"kafka_{self.name}"
+
+
+def declare(**attributes: Any) -> Stream:
+    """Make a stream of what the user wrote, or say what is wrong with it in the user's words."""
+    try:
+        return Stream.model_validate(attributes)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(str(part) for part in found["loc"] if part not in {"datetime"})
+        known = ", ".join(field.alias or name for name, field in Stream.model_fields.items())
+        unknown = found["type"] == "extra_forbidden"
+        raise StreamError(
+            f"stream {attributes.get('name', '?')!r}: {where}: {found['msg'].removeprefix('Value error, ')}",
+            why=f"there is no attribute {where!r}" if unknown else "",
+            cure=f"known attributes: {known}" if unknown else f"correct {where!r} where the stream is declared",
+        ) from error
