@@ -1,0 +1,199 @@
+"""One conversation with the cluster: asked with a deadline, answered, or failed in librdkafka's own words."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata  # pyright: ignore[reportPrivateImportUsage]
+
+from kafka_assets.broker.connection import Connection, admin_config
+from kafka_assets.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    KafkaAssetsError,
+    SettingsError,
+    TopicMissing,
+)
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
+
+LOGGER = logging.getLogger("kafka_assets.librdkafka")
+"""What librdkafka logs goes here and no further: what matters of it is raised. Add a handler to read it."""
+LOGGER.addHandler(logging.NullHandler())
+LOGGER.propagate = False
+
+TIMEOUT = 10.0
+ALL_DOWN_GRACE = 2.0
+"""Seconds that "all brokers are down" may last: it is also said between a host's first address and its second."""
+
+_REFUSED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError.SECURITY_DISABLED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_DELETION_DISABLED,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,
+    KafkaError._INVALID_ARG,
+    KafkaError.TOPIC_ALREADY_EXISTS,
+}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+
+
+class Watch:
+    """What a client says of its connection while somebody waits for an answer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.last: KafkaError | None = None
+        self.down_since: float | None = None
+        self.refusal: KafkaError | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        """librdkafka's error_cb; called from poll, in the caller's thread."""
+        if error.code() in _REFUSED:
+            self.refusal = error
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.down_since = self.down_since or time.monotonic()
+        else:
+            self.last = error
+
+    def check(self) -> None:
+        """Fail as soon as waiting has become pointless."""
+        if self.refusal is not None:
+            raise refused(self.connection, self.refusal)
+        if self.down_since is not None and time.monotonic() - self.down_since > ALL_DOWN_GRACE:
+            raise self.unavailable()
+
+    def unavailable(self, error: KafkaError | None = None) -> BrokerUnavailable:
+        heard = self.last or error
+        return BrokerUnavailable(
+            f"no Kafka broker answered at {self.connection.bootstrap_servers}",
+            why=_said(heard) if heard else "no answer in time",
+            cure="is it running, and is the address right? `kafka-assets up` starts a local one",
+        )
+
+
+class Admin:
+    """An AdminClient for one conversation; all that is asked in it shares one deadline."""
+
+    def __init__(self, connection: Connection, *, timeout: float = TIMEOUT) -> None:
+        self.connection = connection
+        self.watch = Watch(connection)
+        self.deadline = time.monotonic() + timeout
+        config: dict[str, Any] = {**admin_config(connection), "error_cb": self.watch.hear}
+        # Its stubs leave what the futures hold unknown; `answers` is told by its callers.
+        self.client: Any = create(lambda: AdminClient(config, logger=LOGGER))
+
+    def left(self) -> float:
+        """Seconds until the deadline; librdkafka refuses a timeout of zero."""
+        return max(self.deadline - time.monotonic(), 0.05)
+
+    def answers(self, futures: Mapping[Key, Future[Answer]]) -> dict[Key, Answer | KafkaError]:
+        """Wait for all of them. Each gives its answer or its own error; an unreachable cluster raises."""
+        while not all(future.done() for future in futures.values()):
+            if time.monotonic() > self.deadline + 1:
+                raise self.watch.unavailable()
+            # Short, because futures are answered from another thread, which does not wake poll.
+            self.client.poll(0.005)
+            self.watch.check()
+        return {key: self._answer(future) for key, future in futures.items()}
+
+    def metadata(self) -> ClusterMetadata:
+        """Brokers and topics, as one of the brokers knows them."""
+        try:
+            return self.client.list_topics(timeout=self.left())
+        except KafkaException as raised:
+            self.client.poll(0)
+            self.watch.check()
+            raise self.watch.unavailable(kafka_error(raised)) from raised
+
+    def _answer(self, future: Future[Answer]) -> Answer | KafkaError:
+        try:
+            return future.result()
+        except KafkaException as raised:
+            error = kafka_error(raised)
+            if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                self.client.poll(0)
+                self.watch.check()
+                raise self.watch.unavailable(error) from raised
+            return error
+
+
+@contextmanager
+def admin(connection: Connection, *, timeout: float = TIMEOUT) -> Generator[Admin]:
+    """A client per conversation: nothing to share between threads, and nothing to break in a forked child."""
+    conversation = Admin(connection, timeout=timeout)
+    try:
+        yield conversation
+    finally:
+        conversation.client.poll(0)
+
+
+def create(make: Callable[[], Answer]) -> Answer:
+    """Make a client; a property that librdkafka does not accept is a setting's error."""
+    try:
+        return make()
+    except KafkaException as raised:
+        raise SettingsError(
+            "librdkafka does not accept the Kafka properties",
+            why=kafka_error(raised).str(),
+            cure="correct them in kafka_assets.toml ([kafka]) or in the environment (KAFKA_ASSETS_KAFKA__...); "
+            "the names are librdkafka's",
+        ) from raised
+
+
+def kafka_error(raised: KafkaException) -> KafkaError:
+    return cast(KafkaError, raised.args[0])
+
+
+def refused(connection: Connection, error: KafkaError) -> BrokerRefused:
+    return BrokerRefused(
+        f"the broker at {connection.bootstrap_servers} refused",
+        why=_said(error),
+        cure="check security.protocol, sasl.* and ssl.* in the settings, and the user's rights on the broker",
+    )
+
+
+def topic_error(connection: Connection, topic: str, error: KafkaError) -> KafkaAssetsError:
+    """What an error that the broker gave for one topic means."""
+    if error.code() in _MISSING:
+        return TopicMissing(
+            f"the topic {topic!r} does not exist at {connection.bootstrap_servers}",
+            why=_said(error),
+            cure="create it, or correct the stream's topic",
+        )
+    if error.code() in _REFUSED:
+        return BrokerRefused(
+            f"the broker at {connection.bootstrap_servers} refused the topic {topic!r}",
+            why=_said(error),
+            cure="check the user's rights on the topic, and what the broker's policy allows",
+        )
+    return BrokerUnavailable(
+        f"the broker at {connection.bootstrap_servers} has no answer for the topic {topic!r} now",
+        why=_said(error),
+        cure="nothing, if it passes; otherwise look at the state of the cluster",
+    )
+
+
+def _said(error: KafkaError) -> str:
+    return f"{error.str()} ({error.name()})"

@@ -1,0 +1,98 @@
+"""How to reach the broker: said once, in librdkafka's words, valid from here on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka_assets.broker.java_names import JAVA_NAMES
+from kafka_assets.errors import SettingsError
+from kafka_assets.settings import FILE, PREFIX, Settings
+
+OURS = {
+    "bootstrap.servers": f"{PREFIX}BOOTSTRAP_SERVERS says where the broker is",
+    "metadata.broker.list": f"{PREFIX}BOOTSTRAP_SERVERS says where the broker is",
+    "isolation.level": "everything here reads committed records only",
+    "auto.offset.reset": "a stream's `start` says where it begins, and the ledger where it goes on",
+    "enable.auto.commit": "the ledger holds the progress, in the transaction of the rows",
+    "enable.auto.offset.store": "the ledger holds the progress, in the transaction of the rows",
+}
+"""Properties that are not the user's to set, each with the reason."""
+
+_SECRET = ("password", "secret", "key.pem", "oauthbearer.config")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A cluster's address and librdkafka properties (TLS, SASL, tuning). Its repr shows no secret."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def __post_init__(self) -> None:
+        for name in self.properties:
+            _refuse_foreign(name)
+
+    def __repr__(self) -> str:
+        return f"Connection({self.bootstrap_servers!r}, {masked(self.properties)!r})"
+
+    @classmethod
+    def of(cls, settings: Settings) -> Connection:
+        """The connection that the settings describe; without a broker, the error names `kafka-assets up`."""
+        return cls(settings.require_broker(), settings.kafka)
+
+
+def masked(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties as they may be shown."""
+    return {name: "***" if is_secret(name) else value for name, value in properties.items()}
+
+
+def is_secret(name: str) -> bool:
+    return any(part in name for part in _SECRET)
+
+
+def admin_config(connection: Connection) -> dict[str, str]:
+    return _common(connection)
+
+
+def consumer_config(connection: Connection) -> dict[str, str]:
+    """For a consumer that is told what to read: no group's offsets, committed records only."""
+    return {
+        "group.id": "kafka_assets-unused",  # librdkafka wants one for any consumer; nothing is committed to it
+        **_common(connection),
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "auto.offset.reset": "error",  # an offset that is gone must be an error, never a jump
+        "isolation.level": "read_committed",
+        "enable.partition.eof": "true",
+    }
+
+
+def producer_config(connection: Connection) -> dict[str, str]:
+    """No loss and no doubles, unless the user's own properties say otherwise."""
+    return {"acks": "all", "enable.idempotence": "true", "linger.ms": "20", **_common(connection)}
+
+
+def _common(connection: Connection) -> dict[str, str]:
+    return {
+        "client.id": "kafka_assets",
+        "socket.connection.setup.timeout.ms": "5000",  # librdkafka waits 30 s, longer than anybody asks here
+        "log.connection.close": "false",
+        **connection.properties,
+        "bootstrap.servers": connection.bootstrap_servers,
+    }
+
+
+def _refuse_foreign(name: str) -> None:
+    where = f"{FILE} ([kafka]) or the environment ({PREFIX}KAFKA__{name.upper().replace('.', '_')})"
+    if name in OURS:
+        raise SettingsError(
+            f"the Kafka property {name!r} is not yours to set", why=OURS[name], cure=f"remove it from {where}"
+        )
+    if name in JAVA_NAMES:
+        ours = JAVA_NAMES[name]
+        raise SettingsError(
+            f"the Kafka property {name!r} is the Java client's name",
+            why="properties are given once, in librdkafka's words, and translated for Spark",
+            cure=f"in {where}: {ours}",
+        )

@@ -1,0 +1,200 @@
+"""Where topics begin and end: asked with their ids before and after, so that no offset is given to the wrong topic."""
+
+# pyright: reportPrivateImportUsage=false
+# confluent_kafka.admin is where these are documented to be; it only lacks an __all__.
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import IsolationLevel, KafkaError, Node, TopicCollection, TopicPartition
+from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec, TopicDescription
+
+from kafka_assets.broker.admin import TIMEOUT, Admin, admin, topic_error
+from kafka_assets.broker.connection import Connection
+from kafka_assets.errors import BrokerRefused, BrokerUnavailable, KafkaAssetsError, TopicChanged
+
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class PartitionOffsets:
+    """``log_start <= last_stable <= high_watermark``; only what is below ``last_stable`` may be planned."""
+
+    log_start: int
+    last_stable: int
+    high_watermark: int
+
+
+@dataclass(frozen=True)
+class TopicOffsets:
+    """All partitions of one incarnation of a topic; the id changes when it is deleted and created again."""
+
+    topic: str
+    topic_id: str
+    partitions: Mapping[int, PartitionOffsets]
+
+
+Observation = TopicOffsets | KafkaAssetsError
+"""A topic's offsets, or why there are none: one topic's trouble never hides the others."""
+
+
+def observe(connection: Connection, topics: Sequence[str], *, timeout: float = TIMEOUT) -> Mapping[str, Observation]:
+    """Ask for all topics at once. Raises only when the cluster as a whole does not answer or refuses.
+
+    What it does NOT promise: one moment for all numbers. They are asked in the order log start, last
+    stable, high watermark, so each partition's are in order, and each may have grown since.
+    """
+    if not topics:
+        return {}
+    with admin(connection, timeout=timeout) as asking:
+        before = describe(asking, topics)
+        where = _partitions(before)
+        starts = _list(asking, where, OffsetSpec.earliest())
+        stable = _list(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        ends = _list(asking, where, OffsetSpec.latest())
+        after = describe(asking, topics)
+        return {
+            topic: _observation(asking, topic, before=before[topic], after=after[topic], offsets=(starts, stable, ends))
+            for topic in topics
+        }
+
+
+def offsets_at(connection: Connection, topic: str, timestamp_ms: int, *, timeout: float = TIMEOUT) -> Mapping[int, int]:
+    """Per partition the first offset whose record is at or after the timestamp, or else the end."""
+    with admin(connection, timeout=timeout) as asking:
+        before = describe(asking, [topic])
+        where = _partitions(before)
+        # The ends first: what is written between the two questions is then after "the end", never skipped.
+        ends = _list(asking, where, OffsetSpec.latest())
+        found = _list(asking, where, OffsetSpec.for_timestamp(timestamp_ms))
+        after = describe(asking, [topic])
+        _same_topic(asking, topic, before=before[topic], after=after[topic])
+        begin: dict[int, int] = {}
+        for place in where:
+            offset = _offset(asking, place, found, absent=-1)
+            begin[place[1]] = _offset(asking, place, ends) if offset < 0 else offset
+        return begin
+
+
+def describe(asking: Admin, topics: Iterable[str]) -> dict[str, TopicDescription | KafkaAssetsError]:
+    """Each topic's id and partitions, or why not; a partition without a leader is an answer that is not there yet."""
+    futures = asking.client.describe_topics(TopicCollection(list(dict.fromkeys(topics))), request_timeout=asking.left())
+    answers = asking.answers(cast("dict[str, Future[TopicDescription]]", futures))
+    return {topic: _described(asking, topic, answer) for topic, answer in answers.items()}
+
+
+def _described(asking: Admin, topic: str, answer: TopicDescription | KafkaError) -> TopicDescription | KafkaAssetsError:
+    if isinstance(answer, KafkaError):
+        return topic_error(asking.connection, topic, answer)
+    if str(answer.topic_id) == NO_TOPIC_ID:
+        return BrokerRefused(
+            f"the broker at {asking.connection.bootstrap_servers} gives no id for the topic {topic!r}",
+            why="without ids a topic that was deleted and created again looks like the old one",
+            cure="use brokers of Kafka 3.0 or newer",
+        )
+    leaders = {part.id: cast("Node | None", part.leader) for part in answer.partitions}
+    leaderless = [partition for partition, leader in leaders.items() if leader is None or leader.id < 0]
+    if leaderless:
+        return BrokerUnavailable(
+            f"partitions {leaderless} of the topic {topic!r} have no leader now",
+            why="their brokers are down, or an election is going on",
+            cure="nothing, if it passes; otherwise bring the brokers of these partitions back",
+        )
+    return answer
+
+
+def _partitions(described: Mapping[str, TopicDescription | KafkaAssetsError]) -> list[Where]:
+    return [
+        (topic, part.id)
+        for topic, description in described.items()
+        if isinstance(description, TopicDescription)
+        for part in description.partitions
+    ]
+
+
+def _list(
+    asking: Admin,
+    where: Sequence[Where],
+    spec: Any,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[Where, ListOffsetsResultInfo | KafkaError]:
+    """One call for all partitions of all topics."""
+    if not where:
+        return {}
+    futures = asking.client.list_offsets(
+        {TopicPartition(topic, partition): spec for topic, partition in where},
+        isolation_level=isolation,
+        request_timeout=asking.left(),
+    )
+    answers = asking.answers(cast("dict[TopicPartition, Future[ListOffsetsResultInfo]]", futures))
+    return {(place.topic, place.partition): answer for place, answer in answers.items()}
+
+
+def _observation(
+    asking: Admin,
+    topic: str,
+    *,
+    before: TopicDescription | KafkaAssetsError,
+    after: TopicDescription | KafkaAssetsError,
+    offsets: tuple[Mapping[Where, ListOffsetsResultInfo | KafkaError], ...],
+) -> Observation:
+    try:
+        known = _same_topic(asking, topic, before=before, after=after)
+        partitions: dict[int, PartitionOffsets] = {}
+        for part in sorted(known.partitions, key=lambda part: part.id):
+            found = PartitionOffsets(*(_offset(asking, (topic, part.id), kind) for kind in offsets))
+            if not found.log_start <= found.last_stable <= found.high_watermark:
+                raise _contradiction(topic, part.id, str(found))
+            partitions[part.id] = found
+        return TopicOffsets(topic, str(known.topic_id), partitions)
+    except KafkaAssetsError as error:
+        return error
+
+
+def _same_topic(
+    asking: Admin,
+    topic: str,
+    *,
+    before: TopicDescription | KafkaAssetsError,
+    after: TopicDescription | KafkaAssetsError,
+) -> TopicDescription:
+    """The description from before, whose partitions were asked for; added ones come with the next observation."""
+    for description in (before, after):
+        if isinstance(description, KafkaAssetsError):
+            raise description
+    known, again = cast(TopicDescription, before), cast(TopicDescription, after)
+    if str(known.topic_id) != str(again.topic_id):
+        raise TopicChanged(
+            f"the topic {topic!r} was deleted and created again while it was being looked at",
+            why=f"its id was {known.topic_id}, and is now {again.topic_id}",
+            cure="nothing; the next look sees the new topic",
+        )
+    return known
+
+
+def _offset(
+    asking: Admin,
+    place: Where,
+    found: Mapping[Where, ListOffsetsResultInfo | KafkaError],
+    *,
+    absent: int | None = None,
+) -> int:
+    answer = found[place]
+    if isinstance(answer, KafkaError):
+        raise topic_error(asking.connection, place[0], answer)
+    if answer.offset < 0 and answer.offset != absent:
+        raise _contradiction(place[0], place[1], f"offset {answer.offset}")
+    return answer.offset
+
+
+def _contradiction(topic: str, partition: int, said: str) -> BrokerUnavailable:
+    return BrokerUnavailable(
+        f"the offsets of partition {partition} of the topic {topic!r} contradict each other",
+        why=f"the broker said {said}; this happens while its leader changes",
+        cure="nothing, if it passes",
+    )

@@ -1,0 +1,109 @@
+"""A plain reader, independent of Spark: what is in a range of offsets, as any committed reader sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create, kafka_error, refused, topic_error
+from kafka_assets.broker.connection import Connection, consumer_config
+from kafka_assets.errors import BrokerUnavailable, OffsetsExpired
+
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """One record as Kafka has it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def read_range(
+    connection: Connection, topic: str, partition: int, start: int, end: int, *, timeout: float = TIMEOUT
+) -> Iterator[StoredRecord]:
+    """The committed records with ``start <= offset < end``, in order; holes are simply not there.
+
+    `timeout` is how long it waits without any progress. A range that is not there (below the log
+    start, or past the end of the log) raises, it is never cut short.
+    """
+    if start >= end:
+        return
+    watch = Watch(connection)
+    config: dict[str, Any] = {**consumer_config(connection), "error_cb": watch.hear}
+    consumer = create(lambda: Consumer(config, logger=LOGGER))
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        position = start
+        heard_at = time.monotonic()
+        while position < end:
+            messages = consumer.consume(_BATCH, timeout=0.1)
+            watch.check()
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    _check(connection, message, error, start=start)
+                    continue
+                offset = cast(int, message.offset())
+                if offset >= end:
+                    return
+                yield _record(message)
+            # Past holes and control records no message comes; only the position tells.
+            now = _position(connection, consumer, topic, partition)
+            if messages or now > position:
+                heard_at = time.monotonic()
+            position = max(position, now)
+            if position < end and time.monotonic() - heard_at > timeout:
+                raise watch.unavailable() if watch.last else _not_there(topic, partition, position, end)
+    finally:
+        consumer.close()
+
+
+def _check(connection: Connection, message: Message, error: KafkaError, *, start: int) -> None:
+    if error.code() == KafkaError._PARTITION_EOF:
+        return
+    if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+        raise OffsetsExpired(
+            f"offset {start} of partition {message.partition()} of the topic {message.topic()!r} is not there",
+            why=error.str(),
+            cure="ask for offsets between the log start and the end",
+        )
+    raise topic_error(connection, str(message.topic()), error)
+
+
+def _position(connection: Connection, consumer: Consumer, topic: str, partition: int) -> int:
+    try:
+        place = consumer.position([TopicPartition(topic, partition)])[0]
+    except KafkaException as raised:
+        raise refused(connection, kafka_error(raised)) from raised
+    return place.offset
+
+
+def _not_there(topic: str, partition: int, position: int, end: int) -> BrokerUnavailable:
+    return BrokerUnavailable(
+        f"partition {partition} of the topic {topic!r} could be read to {position}, not to {end}",
+        why="the log ends there, or an open transaction holds the rest back",
+        cure="ask only for offsets below the last stable offset",
+    )
+
+
+def _record(message: Message) -> StoredRecord:
+    return StoredRecord(
+        topic=cast(str, message.topic()),
+        partition=cast(int, message.partition()),
+        offset=cast(int, message.offset()),
+        key=message.key(),
+        value=message.value(),
+        timestamp_ms=message.timestamp()[1],
+        headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
+    )
