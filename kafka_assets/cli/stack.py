@@ -1,0 +1,119 @@
+"""`up`, `down` and `ps`: the local services of this project."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from kafka_assets.cli.console import err, print_json, print_table
+from kafka_assets.errors import UsageError
+from kafka_assets.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from kafka_assets.devstack import ServiceStatus
+
+JSON = typer.Option("--json", help="Print JSON, and nothing else on stdout.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(up)
+    app.command()(down)
+    app.command()(ps)
+
+
+class Narration:
+    """Tells on stderr what the devstack does: a line for each event, a bar while it fetches."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("fetching"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self._bar = Progress(*columns, console=err, transient=True)
+        self._task = self._bar.add_task("fetching", total=None, visible=False)
+
+    def __enter__(self) -> Narration:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, message: str) -> None:
+        err.print(f"· {message}", markup=False, highlight=False, soft_wrap=True)
+
+    def fetched(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total, visible=done < total)
+
+
+def up(
+    with_: Annotated[
+        str, typer.Option("--with", help="More services, with commas: postgresql, mariadb, mysql, registry.")
+    ] = "",
+    brokers: Annotated[int | None, typer.Option(help="1 or 3 brokers; as it was, where there is a cluster.")] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Start the local services: a Kafka broker and a warm Spark, and what --with names."""
+    from kafka_assets import devstack  # noqa: PLC0415
+
+    more = [name.strip() for name in with_.split(",") if name.strip()]
+    with Narration() as narration:
+        running = devstack.up(load_settings().state, [*devstack.DEFAULT, *more], brokers=brokers, progress=narration)
+    _print(running.services, as_json=as_json)
+
+
+def down(
+    delete: Annotated[bool, typer.Option("--delete", help="Remove their data, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before removing data.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Stop the local services; their data stays unless --delete is given."""
+    from kafka_assets import devstack  # noqa: PLC0415
+
+    state = load_settings().state
+    if delete and not yes and not typer.confirm(f"Remove all topics and databases of the services in {state}?"):
+        raise UsageError("nothing was stopped or removed", cure="leave --delete out to stop the services only")
+    with Narration() as narration:
+        stopped = devstack.down(state, delete=delete, progress=narration)
+    if as_json:
+        print_json({"stopped": stopped, "deleted": delete})
+    elif not stopped:
+        err.print("no services were up")
+
+
+def ps(as_json: Annotated[bool, JSON] = False) -> None:
+    """List the local services; exit 1 when one of them is dead or silent."""
+    from kafka_assets import devstack  # noqa: PLC0415
+
+    services = devstack.status(load_settings().state)
+    _print(services, as_json=as_json)
+    if any(service.state in ("dead", "silent") for service in services):
+        raise typer.Exit(1)
+
+
+def _print(services: Sequence[ServiceStatus], *, as_json: bool) -> None:
+    if as_json:
+        # With the Spark server's token: who may read it here may read services.json.
+        print_json([asdict(service) for service in services])
+        return
+    rows = [_row(service) for service in services]
+    if rows:
+        print_table(["service", "state", "address", "pid", "since", "log"], rows)
+    else:
+        err.print("no services are up; `kafka-assets up` starts them")
+
+
+def _row(service: ServiceStatus) -> dict[str, Any]:
+    return {
+        "service": service.name,
+        "state": service.state,
+        "address": service.url.partition(";token=")[0],
+        "pid": str(service.pid),
+        "since": f"{service.started.astimezone():%Y-%m-%d %H:%M:%S}",
+        "log": str(service.log),
+    }

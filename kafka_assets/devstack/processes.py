@@ -1,0 +1,144 @@
+"""Processes that outlive us: started apart, known by pid and start time, ended with all that they started."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+MARK = "KAFKA_ASSETS_SERVICE"
+"""In the environment of every service, as name@folder: finds those that a lost or damaged state file forgot."""
+
+UNPRIVILEGED = "nobody"
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    mark: str,
+    env: Mapping[str, str],
+    folder: Path,
+    log: Path,
+    unprivileged: bool = False,
+) -> psutil.Process:
+    """Start a service in a session of its own: a Ctrl-C in our terminal is not for it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    user = pwd.getpwnam(UNPRIVILEGED) if unprivileged else None
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **env, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=user.pw_uid if user else None,
+            group=user.pw_gid if user else None,
+            extra_groups=[] if user else None,
+        )
+    service = psutil.Process(process.pid)
+    # It is meant to outlive this object: without this, Popen warns of a process left behind.
+    process.returncode = 0
+    return service
+
+
+def find(pid: int, started: float) -> psutil.Process | None:
+    """The process with this pid, if it still runs and is the one that began then."""
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - started) < 1.0
+    except psutil.NoSuchProcess:
+        return None
+    return process if same and is_alive(process) else None
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it runs; a child of ours that ended is collected on the way."""
+    try:
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return process.is_running()
+        process.wait(timeout=0)
+    except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+        pass
+    return False
+
+
+def strays(folder: Path, name: str | None = None) -> list[psutil.Process]:
+    """Processes that carry the mark of this state folder, whether or not its file knows them."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            mark = process.environ().get(MARK, "")
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
+            continue
+        owner, _, where = mark.partition("@")
+        if where == str(folder) and name in (None, owner) and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+def stop(processes: Iterable[psutil.Process], *, patience: float) -> bool:
+    """End processes and all that they started: asked first, killed after `patience` seconds. True if all obeyed."""
+    family = _with_descendants(processes)
+    heads = [process for process in family if process not in _children_of(family)]
+    for process in heads:
+        _signal(process, kill=False)
+    _, stubborn = psutil.wait_procs(heads, timeout=patience)
+    # What its parent left behind is asked, too, but not waited for as long.
+    orphans = [process for process in family if process not in heads and is_alive(process)]
+    for process in orphans:
+        _signal(process, kill=False)
+    _, left = psutil.wait_procs(orphans, timeout=2)
+    for process in (*stubborn, *left):
+        _signal(process, kill=True)
+    psutil.wait_procs([*stubborn, *left], timeout=10)
+    return not stubborn
+
+
+def _with_descendants(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    family: dict[int, psutil.Process] = {}
+    for process in processes:
+        try:
+            family |= {one.pid: one for one in (process, *process.children(recursive=True))}
+        except psutil.NoSuchProcess:
+            continue
+    return list(family.values())
+
+
+def _children_of(family: Iterable[psutil.Process]) -> list[psutil.Process]:
+    pids = {process.pid for process in family}
+    children: list[psutil.Process] = []
+    for process in family:
+        try:
+            if process.ppid() in pids:
+                children.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return children
+
+
+def _signal(process: psutil.Process, *, kill: bool) -> None:
+    try:
+        if kill:
+            process.kill()
+        else:
+            process.terminate()
+    except psutil.NoSuchProcess:
+        pass
+
+
+def tail(log: Path, *, since: int = 0, lines: int = 12) -> str:
+    """The last lines of a log, of what was written after `since` bytes."""
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        # A log that was rotated meanwhile is shorter than it was.
+        file.seek(max(min(since, size) if size >= since else 0, size - 20_000))
+        text = file.read().decode("utf-8", errors="replace")
+    return "\n".join(text.strip().splitlines()[-lines:])

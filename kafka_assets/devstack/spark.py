@@ -1,0 +1,123 @@
+"""A warm Spark Connect server: a session is there in a second, where a new JVM takes ten.
+
+It runs code for whoever reaches it, so it listens on loopback only and asks for a token. The token travels by
+environment and by a file of the owner's alone, never in a command line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafka_assets.devstack import artifacts, fetch
+from kafka_assets.devstack.java import find_java
+from kafka_assets.devstack.logs import log4j_properties
+from kafka_assets.devstack.ports import answers
+from kafka_assets.devstack.progress import Progress, Silent
+from kafka_assets.devstack.service import Launch, Service
+from kafka_assets.errors import ServiceError
+
+DEFAULTS = """\
+spark.master local[*]
+spark.app.name kafka_assets
+spark.driver.memory 2g
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.jars {jars}
+spark.connect.grpc.binding.address 127.0.0.1
+spark.connect.grpc.binding.port {port}
+# On a taken port Spark would go on to the next one, and we would wait at the wrong door.
+spark.port.maxRetries 0
+spark.sql.session.timeZone UTC
+spark.sql.warehouse.dir {folder}/warehouse
+spark.local.dir {folder}/local
+spark.pyspark.python {python}
+spark.sql.shuffle.partitions 8
+spark.ui.enabled false
+spark.ui.showConsoleProgress false
+"""
+
+
+class SparkConnect(Service):
+    """The project's Spark Connect server, with the Kafka connector on board."""
+
+    artifacts = ("spark-connector",)
+    farewell = 15.0
+
+    def __init__(self, state: Path, *, token: str) -> None:
+        super().__init__(state, "spark")
+        self.token = token
+
+    def prepare(self, ports: Mapping[str, int], progress: Progress) -> Launch:
+        home, conf = spark_home(), self.folder / "conf"
+        for folder in (conf, self.folder / "local", self.folder / "warehouse"):
+            folder.mkdir(parents=True, exist_ok=True)
+        defaults = DEFAULTS.format(
+            jars=",".join(map(str, connector_jars(progress))),
+            port=ports["client"],
+            folder=self.folder,
+            python=sys.executable,
+        )
+        (conf / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
+        (conf / "log4j2.properties").write_text(log4j_properties(self.log, level="warn"), encoding="utf-8")
+        return Launch(
+            [
+                home / "bin" / "spark-submit",
+                "--class",
+                "org.apache.spark.sql.connect.service.SparkConnectServer",
+                "spark-internal",
+            ],
+            # Functions that users pass to Spark are imported by its Python workers from here.
+            folder=self.state.parent,
+            env={
+                "SPARK_HOME": str(home),
+                "SPARK_CONF_DIR": str(conf),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
+                # spark-submit looks for JAVA_HOME/bin/java, or else on PATH.
+                "JAVA_HOME": str(find_java().resolve().parent.parent),
+                "PYSPARK_PYTHON": sys.executable,
+            },
+        )
+
+    def unready(self, ports: Mapping[str, int]) -> str | None:
+        if not answers(ports["client"]):
+            return f"nothing listens on port {ports['client']} yet"
+        import grpc  # noqa: PLC0415  pyspark takes a second to import
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415
+
+        try:
+            # Not by the builder: it would make this the session of the whole process.
+            session = SparkSession(connection=self.url(ports))
+            try:
+                rows = session.sql("SELECT 1").collect()
+            finally:
+                session.stop()
+        except (PySparkException, grpc.RpcError) as error:
+            return str(error).strip().splitlines()[0]
+        return None if rows else "SELECT 1 gave nothing"
+
+    def url(self, ports: Mapping[str, int]) -> str:
+        # The client speaks to `localhost` without TLS, and insists on it with 127.0.0.1.
+        return f"sc://localhost:{ports['client']}/;token={self.token}"
+
+
+def connector_jars(progress: Progress | None = None) -> list[Path]:
+    """The Kafka connector's jars, as `spark.jars` of a classic session wants them; fetched if they are not here."""
+    return fetch.fetch(artifacts.group("spark-connector"), progress=progress or Silent())
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark, which is a whole Spark."""
+    spec = importlib.util.find_spec("pyspark")
+    home = Path(spec.origin).parent if spec and spec.origin else None
+    if home is None or not (home / "bin" / "spark-submit").exists():
+        raise ServiceError(
+            "pyspark was not found, or is the client alone",
+            why="the Spark server runs from the installed pyspark",
+            cure="install kafka-assets with its dependencies (pyspark[connect], not pyspark-client)",
+        )
+    return home

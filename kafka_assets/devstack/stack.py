@@ -1,0 +1,210 @@
+"""`up`, `down` and `status`: the services of one project, in one state folder."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kafka_assets.devstack import artifacts, catalogue, fetch, ports, processes, starting
+from kafka_assets.devstack.locks import held
+from kafka_assets.devstack.progress import Progress, Silent
+from kafka_assets.devstack.service import Service
+from kafka_assets.devstack.state import Record, State, StateFile
+from kafka_assets.errors import KafkaAssetsError, ServiceError
+
+LONGEST_UP = 30 * 60.0
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One service as it is now: `ready`, `starting`, `silent` (runs, accepts no connection) or `dead`."""
+
+    name: str
+    state: str
+    pid: int
+    started: datetime
+    ports: dict[str, int]
+    url: str
+    log: Path
+
+
+@dataclass(frozen=True)
+class Running:
+    """What `up` leaves: every asked service, ready."""
+
+    bootstrap_servers: str | None
+    spark_remote: str | None
+    urls: dict[str, str]
+    services: tuple[ServiceStatus, ...]
+
+
+def up(
+    state_dir: Path,
+    services: Sequence[str] = catalogue.DEFAULT,
+    *,
+    brokers: int | None = None,
+    progress: Progress | None = None,
+) -> Running:
+    """Start what of these services does not run yet, side by side; return when all answered a real request."""
+    progress = progress or Silent()
+    file = StateFile(state_dir.resolve())
+    with _alone(file, progress), _disk_errors(file.folder):
+        wanted = catalogue.resolve(file, services, brokers=brokers)
+        _start_missing(wanted, file, progress)
+    state = file.read()
+    return Running(
+        bootstrap_servers=state.endpoints.get("bootstrap_servers"),
+        spark_remote=state.endpoints.get("spark_remote"),
+        urls={service.name: state.services[service.name].url for service in wanted},
+        services=tuple(_status(service.name, state.services[service.name]) for service in wanted),
+    )
+
+
+def down(state_dir: Path, *, delete: bool = False, progress: Progress | None = None) -> list[str]:
+    """Stop everything of this project, clients of others first; return the names of what was stopped."""
+    progress = progress or Silent()
+    folder = state_dir.resolve()
+    if not folder.exists():
+        return []
+    file = StateFile(folder)
+    with _alone(file, progress):
+        try:
+            known, records = catalogue.known(file), file.read().services
+        except ServiceError as error:
+            progress.say(f"{error.what}; ending what carries this project's mark")
+            file.forget()
+            known, records = [], {}
+        stopped = [name for name in _stop_order(records) if _stop(name, records[name], known, file, progress)]
+        if strays := processes.strays(folder):
+            progress.say(f"ending what was left of them (pid {', '.join(str(one.pid) for one in strays)})")
+            processes.stop(strays, patience=15)
+            stopped.append("strays")
+        if delete:
+            _delete(known, file, progress)
+    return stopped
+
+
+def status(state_dir: Path) -> list[ServiceStatus]:
+    """The services that `up` started here and `down` did not stop, dead ones among them."""
+    services = StateFile(state_dir.resolve()).read().services
+    return [_status(name, record) for name, record in sorted(services.items())]
+
+
+def _start_missing(wanted: Sequence[Service], file: StateFile, progress: Progress) -> None:
+    cancelled = threading.Event()
+    with ThreadPoolExecutor(max_workers=max(len(wanted), 1)) as pool:
+        try:
+            checks = [
+                pool.submit(starting.running, service, file, progress=progress, cancelled=cancelled)
+                for service in wanted
+            ]
+            missing = [service for service, check in zip(wanted, checks, strict=True) if not check.result()]
+            groups = read_groups(missing)
+            fetch.fetch(groups, progress=progress)
+            chosen = catalogue.assign_ports(file, missing, progress)
+            starts = [
+                pool.submit(starting.start, service, file, chosen[service.name], progress=progress, cancelled=cancelled)
+                for service in missing
+            ]
+            _raise_failures(starts)
+        except BaseException:
+            # Without it, Ctrl-C would wait here until every service had run out of patience.
+            cancelled.set()
+            raise
+
+
+def read_groups(services: Sequence[Service]) -> list[artifacts.Artifact]:
+    """What these services run from, in one list: one fetch for all of them."""
+    lock = artifacts.read_lock()
+    names = dict.fromkeys(name for service in services for name in service.artifacts)
+    return [artifact for name in names for artifact in lock[name]]
+
+
+def _raise_failures(starts: Sequence[Future[None]]) -> None:
+    """Wait for all; of several failures the first is raised, and the others are told beside it."""
+    failures = [error for start in starts if (error := start.exception()) is not None]
+    ours = [error for error in failures if isinstance(error, KafkaAssetsError)]
+    if len(ours) > 1 and len(ours) == len(failures):
+        raise ServiceError(
+            " · ".join(error.what for error in ours),
+            why="\n".join(error.why for error in ours),
+            cure="\n".join(dict.fromkeys(error.cure for error in ours)),
+        )
+    for error in failures:
+        raise error
+
+
+def _stop_order(records: dict[str, Record]) -> list[str]:
+    """Spark before the brokers that it reads from; databases last."""
+    rank = {"spark": 0, "registry": 1}
+    return sorted(records, key=lambda name: (rank.get(name, 2 if name.startswith("kafka-") else 3), name))
+
+
+def _stop(name: str, record: Record, known: Sequence[Service], file: StateFile, progress: Progress) -> bool:
+    process = processes.find(record.pid, record.started)
+    if process is None:
+        progress.say(f"{name} was dead already (pid {record.pid})")
+    else:
+        patience = next((service.farewell for service in known if service.name == name), Service.farewell)
+        obeyed = processes.stop([process], patience=patience)
+        progress.say(f"{name} stopped (pid {record.pid}{'' if obeyed else ', killed: it did not stop when asked'})")
+
+    def edit(state: State) -> None:
+        state.services.pop(name, None)
+
+    file.change(edit)
+    return process is not None
+
+
+def _delete(known: Sequence[Service], file: StateFile, progress: Progress) -> None:
+    for folder in (*(folder for service in known for folder in service.data()), file.folder / "logs"):
+        if folder.exists():
+            shutil.rmtree(folder)
+            progress.say(f"removed {folder}")
+    file.forget()
+
+
+def _status(name: str, record: Record) -> ServiceStatus:
+    if processes.find(record.pid, record.started) is None:
+        state = "dead"
+    elif not record.ready:
+        state = "starting"
+    else:
+        state = "ready" if ports.answers(record.ports["client"]) else "silent"
+    return ServiceStatus(
+        name=name,
+        state=state,
+        pid=record.pid,
+        started=datetime.fromtimestamp(record.started, tz=UTC),
+        ports=record.ports,
+        url=record.url,
+        log=Path(record.log),
+    )
+
+
+@contextmanager
+def _alone(file: StateFile, progress: Progress) -> Generator[None]:
+    waiting = "another `kafka-assets up` or `down` is at work in this project; waiting for it"
+    with held(file.folder / "services.lock", timeout=LONGEST_UP, on_wait=lambda: progress.say(waiting)):
+        yield
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        raise ServiceError(
+            "the services' files could not be written",
+            why=f"{error.strerror}: {error.filename or folder}",
+            cure=f"free space or give access there; the project's services live in {folder}",
+        ) from error

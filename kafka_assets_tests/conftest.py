@@ -1,0 +1,138 @@
+"""Real services for the tests: started once for a session, when the first test asks, and always stopped.
+
+A service that cannot be started fails the tests that need it; nothing here skips.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_assets import devstack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEED_SERVICES = ("integration", "acceptance")
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What lies under integration/ or acceptance/ needs services."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).parts[0] in NEED_SERVICES:
+            item.add_marker("services")
+
+
+@pytest.fixture(scope="session")
+def services_folder() -> Iterator[Path]:
+    """The state folder of this test session's services; when it ends, so do they."""
+    folder = Path(tempfile.mkdtemp(prefix="kafka_assets_tests-"))
+    # As root, PostgreSQL runs as another user, who must be able to pass.
+    folder.chmod(0o711)
+
+    def end() -> None:
+        devstack.down(folder, delete=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)  # a teardown does not run when pytest itself breaks
+    yield folder
+    atexit.unregister(end)
+    end()
+
+
+@pytest.fixture(scope="session")
+def broker(services_folder: Path) -> str:
+    """The bootstrap servers of a real broker."""
+    servers = devstack.up(services_folder, ["kafka"]).bootstrap_servers
+    assert servers
+    return servers
+
+
+@pytest.fixture(scope="session")
+def spark_remote(services_folder: Path) -> str:
+    """The address of a warm Spark Connect server, with its token."""
+    remote = devstack.up(services_folder, ["spark"]).spark_remote
+    assert remote
+    return remote
+
+
+@pytest.fixture(scope="session")
+def spark(spark_remote: str) -> Iterator[SparkSession]:
+    """A Spark Connect session."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415  a second that unit tests need not wait
+
+    session = SparkSession.builder.remote(spark_remote).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(services_folder: Path) -> str:
+    """A real PostgreSQL, as a SQLAlchemy URL."""
+    return devstack.up(services_folder, ["postgresql"]).urls["postgresql"]
+
+
+@pytest.fixture(scope="session")
+def mariadb_url(services_folder: Path) -> str:
+    """A real MariaDB, as a SQLAlchemy URL."""
+    return devstack.up(services_folder, ["mariadb"]).urls["mariadb"]
+
+
+@pytest.fixture(scope="session")
+def mysql_url(services_folder: Path) -> str:
+    """A real MySQL, as a SQLAlchemy URL."""
+    return devstack.up(services_folder, ["mysql"]).urls["mysql"]
+
+
+@pytest.fixture
+def fresh_database() -> Iterator[Callable[[str], str]]:
+    """Makes a new, empty database beside the one of a URL, for one test: `fresh_database(postgresql_url)`."""
+    from sqlalchemy import create_engine, make_url, text  # noqa: PLC0415
+
+    made: list[tuple[str, str]] = []
+
+    def execute(url: str, statement: str) -> None:
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+        engine.dispose()
+
+    def make(url: str) -> str:
+        name = f"test_{next(_numbers)}"
+        execute(url, f"CREATE DATABASE {name}")
+        made.append((url, name))
+        return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+    yield make
+    for url, name in made:
+        # What a test left connected (a zombie, on purpose) must not keep its database.
+        execute(url, f"DROP DATABASE {name}" + (" WITH (FORCE)" if url.startswith("postgresql") else ""))
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def postgresql_database(postgresql_url: str, fresh_database: Callable[[str], str]) -> str:
+    """A new, empty PostgreSQL database for one test."""
+    return fresh_database(postgresql_url)
+
+
+@pytest.fixture
+def mariadb_database(mariadb_url: str, fresh_database: Callable[[str], str]) -> str:
+    """A new, empty MariaDB database for one test."""
+    return fresh_database(mariadb_url)
+
+
+@pytest.fixture
+def mysql_database(mysql_url: str, fresh_database: Callable[[str], str]) -> str:
+    """A new, empty MySQL database for one test."""
+    return fresh_database(mysql_url)
