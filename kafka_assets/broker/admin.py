@@ -56,6 +56,7 @@ _REFUSED = {
     KafkaError._INVALID_ARG,
     KafkaError.TOPIC_ALREADY_EXISTS,
 }
+_UNREACHABLE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 
@@ -77,12 +78,14 @@ class Watch:
         else:
             self.last = error
 
-    def check(self) -> None:
-        """Fail as soon as waiting has become pointless."""
+    def check(self, client: Any) -> None:
+        """Fail as soon as waiting has become pointless: refused, or not one broker met within the grace."""
         if self.refusal is not None:
             raise refused(self.connection, self.refusal)
         if self.down_since is not None and time.monotonic() - self.down_since > ALL_DOWN_GRACE:
-            raise self.unavailable()
+            if not _has_met_a_broker(client):
+                raise self.unavailable()
+            self.down_since = None
 
     def unavailable(self, error: KafkaError | None = None) -> BrokerUnavailable:
         heard = self.last or error
@@ -115,8 +118,14 @@ class Admin:
                 raise self.watch.unavailable()
             # Short, because futures are answered from another thread, which does not wake poll.
             self.client.poll(0.005)
-            self.watch.check()
-        return {key: self._answer(future) for key, future in futures.items()}
+            self.watch.check(self.client)
+        found = {key: _answer(future) for key, future in futures.items()}
+        silent = [error for error in found.values() if isinstance(error, KafkaError) and error.code() in _UNREACHABLE]
+        if silent and len(silent) == len(found):
+            self.client.poll(0)
+            self.watch.check(self.client)
+            raise self.watch.unavailable(silent[0])
+        return found
 
     def metadata(self) -> ClusterMetadata:
         """Brokers and topics, as one of the brokers knows them."""
@@ -124,19 +133,8 @@ class Admin:
             return self.client.list_topics(timeout=self.left())
         except KafkaException as raised:
             self.client.poll(0)
-            self.watch.check()
+            self.watch.check(self.client)
             raise self.watch.unavailable(kafka_error(raised)) from raised
-
-    def _answer(self, future: Future[Answer]) -> Answer | KafkaError:
-        try:
-            return future.result()
-        except KafkaException as raised:
-            error = kafka_error(raised)
-            if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-                self.client.poll(0)
-                self.watch.check()
-                raise self.watch.unavailable(error) from raised
-            return error
 
 
 @contextmanager
@@ -147,6 +145,21 @@ def admin(connection: Connection, *, timeout: float = TIMEOUT) -> Generator[Admi
         yield conversation
     finally:
         conversation.client.poll(0)
+
+
+def _answer(future: Future[Answer]) -> Answer | KafkaError:
+    try:
+        return future.result()
+    except KafkaException as raised:
+        return kafka_error(raised)
+
+
+def _has_met_a_broker(client: Any) -> bool:
+    """The cluster's id is known from the first broker's first answer on."""
+    try:
+        return client.cluster_id(timeout=0.01) is not None
+    except KafkaException:
+        return False
 
 
 def create(make: Callable[[], Answer]) -> Answer:

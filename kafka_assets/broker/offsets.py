@@ -91,7 +91,7 @@ def describe(asking: Admin, topics: Iterable[str]) -> dict[str, TopicDescription
 def _described(asking: Admin, topic: str, answer: TopicDescription | KafkaError) -> TopicDescription | KafkaAssetsError:
     if isinstance(answer, KafkaError):
         return topic_error(asking.connection, topic, answer)
-    if str(answer.topic_id) == NO_TOPIC_ID:
+    if topic_id(answer) == NO_TOPIC_ID:
         return BrokerRefused(
             f"the broker at {asking.connection.bootstrap_servers} gives no id for the topic {topic!r}",
             why="without ids a topic that was deleted and created again looks like the old one",
@@ -106,6 +106,11 @@ def _described(asking: Admin, topic: str, answer: TopicDescription | KafkaError)
             cure="nothing, if it passes; otherwise bring the brokers of these partitions back",
         )
     return answer
+
+
+def topic_id(description: TopicDescription) -> str:
+    """The id as Kafka's own tools print it, in the URL's alphabet; librdkafka has the other one."""
+    return str(description.topic_id).replace("+", "-").replace("/", "_")
 
 
 def _partitions(described: Mapping[str, TopicDescription | KafkaAssetsError]) -> list[Where]:
@@ -151,7 +156,7 @@ def _observation(
             if not found.log_start <= found.last_stable <= found.high_watermark:
                 raise _contradiction(topic, part.id, str(found))
             partitions[part.id] = found
-        return TopicOffsets(topic, str(known.topic_id), partitions)
+        return TopicOffsets(topic, topic_id(known), partitions)
     except KafkaAssetsError as error:
         return error
 
@@ -168,10 +173,10 @@ def _same_topic(
         if isinstance(description, KafkaAssetsError):
             raise description
     known, again = cast(TopicDescription, before), cast(TopicDescription, after)
-    if str(known.topic_id) != str(again.topic_id):
+    if topic_id(known) != topic_id(again):
         raise TopicChanged(
             f"the topic {topic!r} was deleted and created again while it was being looked at",
-            why=f"its id was {known.topic_id}, and is now {again.topic_id}",
+            why=f"its id was {topic_id(known)}, and is now {topic_id(again)}",
             cure="nothing; the next look sees the new topic",
         )
     return known

@@ -84,7 +84,7 @@ def transaction(
     try:
         sender.begin()
     except KafkaException as raised:
-        sender.watch.check()
+        sender.watch.check(sender.client)
         raise sender.watch.unavailable(kafka_error(raised)) from raised
     open_transaction = Transaction(sender, timeout=timeout)
     try:
@@ -172,7 +172,7 @@ class _Sender:
 
     def _stop_on_failure(self) -> None:
         if self.watch.refusal is not None:
-            self.watch.check()
+            self.watch.check(self.client)
         if self.first_failure is None:
             return
         waiting = len(self.client)

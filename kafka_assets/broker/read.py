@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create, kafka_error, refused, topic_error
 from kafka_assets.broker.connection import Connection, consumer_config
+from kafka_assets.broker.topics import describe_topic
 from kafka_assets.errors import BrokerUnavailable, OffsetsExpired
 
 _BATCH = 1000
@@ -39,6 +40,7 @@ def read_range(
     """
     if start >= end:
         return
+    describe_topic(connection, topic, timeout=timeout)  # a missing topic is known now, not after a long silence
     watch = Watch(connection)
     config: dict[str, Any] = {**consumer_config(connection), "error_cb": watch.hear}
     consumer = create(lambda: Consumer(config, logger=LOGGER))
@@ -48,7 +50,7 @@ def read_range(
         heard_at = time.monotonic()
         while position < end:
             messages = consumer.consume(_BATCH, timeout=0.1)
-            watch.check()
+            watch.check(consumer)
             for message in messages:
                 error = message.error()
                 if error is not None:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewTopic, TopicDescription
 
 from kafka_assets.broker.admin import TIMEOUT, Admin, admin, topic_error
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.offsets import describe
+from kafka_assets.broker.offsets import describe, topic_id
 from kafka_assets.errors import BrokerRefused, BrokerUnavailable, KafkaAssetsError, TopicMissing
 
 
@@ -107,7 +107,7 @@ def _topic(name: str, found: TopicDescription | KafkaAssetsError, *, existed: bo
         raise found
     return Topic(
         name=name,
-        topic_id=str(found.topic_id),
+        topic_id=topic_id(found),
         partitions=len(found.partitions),
         replication_factor=len(found.partitions[0].replicas),
         existed=existed,
