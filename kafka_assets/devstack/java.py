@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from kafka_assets.errors import ServiceError
@@ -37,3 +38,11 @@ def java_version(java: Path) -> int | None:
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match.group(1)) if match else None
+
+
+def main() -> None:
+    """Say which Java is used, or what to install: what the set-up asks."""
+    try:
+        print(find_java())
+    except ServiceError as error:
+        sys.exit(f"error {error.what}\n  why {error.why}\n  do  {error.cure}")

@@ -63,7 +63,7 @@ class Kafka(Service):
         return Launch([*self._java(), *options, logging, "kafka.Kafka", "server.properties"], folder=self.folder)
 
     def unready(self, ports: Mapping[str, int]) -> str | None:
-        from kafka_assets.broker.ready import answering_brokers  # noqa: PLC0415  librdkafka loads where it is needed
+        from kafka_assets.broker.ready import answering_brokers
 
         if not answers(ports["client"]):
             return f"nothing listens on port {ports['client']} yet"

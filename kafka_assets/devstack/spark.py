@@ -85,9 +85,9 @@ class SparkConnect(Service):
     def unready(self, ports: Mapping[str, int]) -> str | None:
         if not answers(ports["client"]):
             return f"nothing listens on port {ports['client']} yet"
-        import grpc  # noqa: PLC0415  pyspark takes a second to import
-        from pyspark.errors import PySparkException  # noqa: PLC0415
-        from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415
+        import grpc
+        from pyspark.errors import PySparkException
+        from pyspark.sql.connect.session import SparkSession
 
         try:
             # Not by the builder: it would make this the session of the whole process.

@@ -1,0 +1,36 @@
+# Every target sets up what it needs first; see tools/bootstrap.py.
+PYTHON ?= python3
+BIN := .venv/bin
+RECORDS ?=
+EXIT ?=
+
+.PHONY: demo test test-fast lint setup lock jars-lock clean
+
+demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
+	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
+
+test: setup ## every test, with real services
+	$(BIN)/pytest
+
+test-fast: setup ## what needs no service
+	$(BIN)/pytest kafka_assets_tests/unit
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+setup:
+	@$(PYTHON) tools/bootstrap.py
+
+lock: ## requirements.lock anew, the newest versions that pyproject.toml allows (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --no-emit-index-url --no-annotate --custom-compile-command "make lock" --output-file requirements.lock --quiet
+
+jars-lock: setup ## jars.lock anew, the versions that tools/lock_jars.py names
+	$(BIN)/python tools/lock_jars.py
+
+clean: ## stop the services, remove what was made here; the cache per user stays
+	[ ! -x $(BIN)/kafka-assets ] || $(BIN)/kafka-assets down --delete --yes
+	rm -rf .venv .kafka_assets .dagster build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
