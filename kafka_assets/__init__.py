@@ -1,1 +1,26 @@
 """Kafka topics land in SQL tables exactly once, through Spark, as Dagster assets."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka_assets.assets.decorator import kafka_asset
+    from kafka_assets.assets.definitions import build_definitions, load_assets
+    from kafka_assets.assets.sensor import build_sensor
+
+__all__ = ["build_definitions", "build_sensor", "kafka_asset", "load_assets"]
+
+_HOMES = {
+    "kafka_asset": "kafka_assets.assets.decorator",
+    "build_definitions": "kafka_assets.assets.definitions",
+    "load_assets": "kafka_assets.assets.definitions",
+    "build_sensor": "kafka_assets.assets.sensor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load Dagster and Spark only when somebody asks for what needs them: the command line starts at once."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

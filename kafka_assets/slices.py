@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kafka_assets.errors import KeysUnknown
 
-_KEY = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)(?::(?P<incarnation>\d+))?")
+_KEY = re.compile(
+    r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)(?::(?P<incarnation>\d+))?"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -65,8 +68,16 @@ def digest(keys: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]
 
 
-def pieces(slices: Sequence[SliceKey], *, max_offsets: int, max_slices: int) -> list[list[Piece]]:
+def pieces(
+    slices: Sequence[SliceKey],
+    *,
+    max_offsets: int,
+    max_slices: int,
+    read_from: Mapping[SliceKey, int] = MappingProxyType({}),
+) -> list[list[Piece]]:
     """Cut slices into chunks of bounded size, each a list of pieces with at most one range per partition.
+
+    A slice is read from its start, or from where `read_from` says that its records begin now.
 
     Spark reads one range per topic partition in one query, so two disjoint ranges of a partition
     never share a chunk. A slice larger than `max_offsets` is cut; small ones share a chunk.
@@ -82,7 +93,7 @@ def pieces(slices: Sequence[SliceKey], *, max_offsets: int, max_slices: int) -> 
         current, room, slots = {}, max_offsets, max_slices
 
     for part in sorted(slices):
-        start = part.start
+        start = read_from.get(part, part.start)
         while start < part.end:
             where = (part.topic, part.partition)
             before = current.get(where)

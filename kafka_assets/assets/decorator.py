@@ -1,0 +1,129 @@
+"""`@kafka_asset`: a function of records becomes a Dagster asset whose partitions are slices of a topic."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from kafka_assets.assets.landing import Landing
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA
+from kafka_assets.errors import StreamError
+from kafka_assets.slices import SliceKey
+from kafka_assets.streams import Stream, declare
+
+Transform = Callable[..., DataFrame]
+
+
+def kafka_asset(
+    *,
+    topic: str,
+    target: str,
+    schema: str,
+    name: str | None = None,
+    group_name: str | None = None,
+    owners: list[str] | None = None,
+    code_version: str | None = None,
+    **attributes: Any,
+) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Declare that `topic` lands in the table `target`, through the decorated function.
+
+    The function takes `records` (and `context`, if it wants it) and returns a DataFrame. It must give
+    the same rows for any subset of the records, since big slices are landed in chunks, and it must
+    let `kafka_partition` and `kafka_offset` through. Further attributes are those of
+    :class:`kafka_assets.streams.Stream`.
+    """
+
+    def decorate(function: Transform) -> dg.AssetsDefinition:
+        stream = declare(name=name or function.__name__, topic=topic, target=target, schema=schema, **attributes)
+        return build_asset(
+            stream,
+            function,
+            group_name=group_name,
+            owners=owners,
+            code_version=code_version or _version_of(function, stream),
+        )
+
+    return decorate
+
+
+def build_asset(
+    stream: Stream,
+    function: Transform,
+    *,
+    group_name: str | None = None,
+    owners: list[str] | None = None,
+    code_version: str,
+) -> dg.AssetsDefinition:
+    wants_context = _wants_context(function, stream)
+
+    @dg.asset(
+        name=stream.name,
+        partitions_def=dg.DynamicPartitionsDefinition(name=stream.partitions_name),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        io_manager_key=IO_MANAGER,
+        required_resource_keys={KAFKA, SPARK},
+        kinds={"kafka", "spark", "table"},
+        group_name=group_name,
+        owners=owners,
+        code_version=code_version,
+        description=inspect.getdoc(function) or f"The topic {stream.topic} in the table {stream.target}.",
+        metadata={
+            STREAM_METADATA: dg.MetadataValue.json(stream.model_dump(mode="json", by_alias=True)),
+            "kafka/topic": stream.topic,
+            "dagster/table_name": stream.target,
+        },
+    )
+    def land(context: dg.AssetExecutionContext) -> Any:
+        def transform(records: DataFrame) -> DataFrame:
+            return function(context, records) if wants_context else function(records)
+
+        def tell(key: str, metadata: Mapping[str, Any]) -> None:
+            context.add_asset_metadata(dict(metadata), partition_key=key)
+
+        return Landing(
+            stream=stream,
+            # Even a run of one key carries range tags: never `partition_key`.
+            keys=tuple(sorted(SliceKey.parse(key) for key in context.partition_keys)),
+            spark=getattr(context.resources, SPARK).spark_session,
+            records=getattr(context.resources, KAFKA),
+            transform=transform,
+            code_version=code_version,
+            tags=context.run.tags,
+            run_id=context.run.run_id,
+            tell=tell,
+        ).frame()
+
+    return land
+
+
+def stream_of(asset: dg.AssetsDefinition) -> Stream | None:
+    """The stream that an asset was declared with; None for any other asset."""
+    found = asset.metadata_by_key[asset.key].get(STREAM_METADATA) if asset.keys else None
+    return declare(**found.value) if isinstance(found, dg.JsonMetadataValue) and isinstance(found.value, dict) else None
+
+
+def _wants_context(function: Transform, stream: Stream) -> bool:
+    parameters = list(inspect.signature(function).parameters)
+    if parameters == ["context", "records"]:
+        return True
+    if parameters == ["records"]:
+        return False
+    raise StreamError(
+        f"the function of stream {stream.name!r} takes ({', '.join(parameters)})",
+        why="it is called with the records of some offsets, and with Dagster's context where it asks for it",
+        cure="declare it as (records) or (context, records)",
+    )
+
+
+def _version_of(function: Transform, stream: Stream) -> str:
+    """A version that changes with the declaration and with the function's source."""
+    try:
+        source = inspect.getsource(function)
+    except OSError:
+        source = function.__qualname__
+    return hashlib.sha256((source + stream.model_dump_json(by_alias=True)).encode()).hexdigest()[:12]

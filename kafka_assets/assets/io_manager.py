@@ -1,0 +1,82 @@
+"""The IO manager: claim, read, publish, and tell Dagster. Everything after the lazy DataFrame happens here."""
+
+from __future__ import annotations
+
+import dagster as dg
+from pydantic import PrivateAttr
+from sqlalchemy import Engine
+
+from kafka_assets.assets.land import land
+from kafka_assets.assets.landing import Landing, landing_of
+from kafka_assets.assets.metadata import metadata_of
+from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, TOKEN_TAG
+from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.publications import results
+from kafka_assets.settings import load_settings
+from kafka_assets.slices import digest
+
+
+class SliceIOManager(dg.ConfigurableIOManager):
+    """Publishes the slices of a run in one transaction, with the ledger, in the target database."""
+
+    database_url: str | None = None
+    """A SQLAlchemy URL; without it, the settings say where the database is."""
+
+    _engine: Engine | None = PrivateAttr(default=None)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._engine = make_engine(self.database_url or load_settings().database_url)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
+        landing = landing_of(obj)
+        if landing is None:
+            raise dg.Failure(
+                f"asset {context.asset_key.to_user_string()} returned no DataFrame of a kafka_asset · "
+                "this IO manager publishes slices of Kafka topics · give the asset another io_manager_key"
+            )
+        assert self._engine is not None
+        try:
+            self._land(context, self._engine, landing, obj)
+        except KafkaAssetsError as error:
+            raise dg.Failure(str(error), allow_retries=isinstance(error, Retryable)) from error
+
+    def load_input(self, context: dg.InputContext) -> object:
+        raise NotImplementedError("slices are read downstream by SQL")
+
+    def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
+        _verify_keys(landing)
+        published = land(
+            engine,
+            landing,
+            frame,
+            # The sensor's runs do nothing for what is committed; a backfill or a re-execution replaces.
+            replaces=TOKEN_TAG not in landing.tags,
+            force=landing.tags.get(FORCE_TAG) == "true",
+        )
+        rows = results(engine, [one.publication.id for one in published])
+        for one in published:
+            landing.tell(str(one.publication.key), metadata_of(rows[one.publication.id], landing.stream))
+            if one.outcome is None:
+                context.log.info(f"slice {one.publication.key} was committed before: nothing to do")
+
+
+def _verify_keys(landing: Landing) -> None:
+    """A range in Dagster takes whatever was inserted between its ends, and a reversed one takes nothing."""
+    if not landing.keys:
+        raise KeysUnknown(
+            "the run has no slice",
+            why="its partition range is reversed or empty",
+            cure="materialize again, with keys that exist",
+        )
+    wanted = landing.tags.get(DIGEST_TAG)
+    if wanted is not None and wanted != digest(str(key) for key in landing.keys):
+        raise KeysUnknown(
+            "the run holds other keys than those it was requested for",
+            why="keys were added to Dagster between the ends of its range",
+            cure="nothing: the sensor requests the slices again",
+        )

@@ -1,0 +1,148 @@
+"""Landing a run's slices: look at the broker, claim, make the table ready, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast, runtime_checkable
+
+from pyspark.sql import DataFrame
+from sqlalchemy import Engine
+
+from kafka_assets.assets.landing import Landing
+from kafka_assets.broker.offsets import TopicOffsets
+from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, SliceRefused, TopicChanged, Truncated
+from kafka_assets.ledger.backends import own_process
+from kafka_assets.ledger.claims import Claim, claim, record_failure, release
+from kafka_assets.ledger.fences import kept_alive
+from kafka_assets.ledger.publications import Publication, find
+from kafka_assets.ledger.schema import ensure_schema
+from kafka_assets.records import Seen
+from kafka_assets.sinks.accounting import BadPolicy
+from kafka_assets.sinks.publish import Published, Work, publish
+from kafka_assets.sinks.road import road_for
+from kafka_assets.sinks.tables import ensure_table
+from kafka_assets.slices import SliceKey
+
+
+@runtime_checkable
+class Observed(Protocol):
+    """Records that can say where their topic begins and ends now, as a broker can and a list in a test need not."""
+
+    def observe(self, topic: str) -> TopicOffsets: ...
+
+
+def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, force: bool) -> list[Published]:
+    """Publish the slices of a landing, once; what went wrong is written into its claims."""
+    ensure_schema(engine)
+    found = find(engine, asset=landing.stream.asset, keys=landing.keys)
+    wanted = [one for one in found.values() if replaces or one.state != "committed"]
+    done = [Published(one, one.committed_attempt or 0, None) for one in found.values() if one not in wanted]
+    if not wanted:
+        return done
+    _refuse_lost(wanted)
+    claims = claim(engine, wanted, run_id=landing.run_id, backend=own_process(), force=force)
+    try:
+        with kept_alive(engine, claims):
+            published = _publish(engine, landing, frame, claims, replaces=replaces, force=force)
+    except Exception as error:
+        # Whatever it was is reported by Dagster; the claims must not wait for their leases to end.
+        record_failure(engine, claims, reason=str(error), max_attempts=landing.stream.max_attempts)
+        raise
+    release(engine, claims)
+    return [*done, *published]
+
+
+def _publish(
+    engine: Engine, landing: Landing, frame: object, claims: Sequence[Claim], *, replaces: bool, force: bool
+) -> list[Published]:
+    stream = landing.stream
+    held = [one.publication for one in claims]
+    readable = _readable_from(landing, held)
+    road = road_for(engine)
+    table = ensure_table(
+        engine, road, name=stream.target, asset=stream.asset, schema=landing.schema(cast(DataFrame, frame))
+    )
+
+    def confirm(seen: Mapping[SliceKey, Seen]) -> None:
+        _confirm(landing, held, readable, seen)
+
+    work = Work(
+        claims=claims,
+        table=table,
+        chunks=landing.chunks(readable),
+        confirm=confirm,
+        expired={key: start for key, start in readable.items() if start > key.start},
+        bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio),
+        run_id=landing.run_id,
+        code_version=landing.code_version,
+        replaces=replaces,
+        force=force,
+    )
+    return publish(engine, road, work)
+
+
+def _readable_from(landing: Landing, held: Sequence[Publication]) -> dict[SliceKey, int]:
+    """From where each slice can be read now. What expired is an error or recorded, as the stream declares."""
+    readable = {one.key: one.key.start for one in held}
+    offsets = _observe(landing, held)
+    if offsets is None:
+        return readable
+    for key in readable:
+        found = offsets.partitions.get(key.partition)
+        if found is None or found.last_stable < key.end:
+            raise Truncated(
+                f"slice {key} ends beyond its partition, which ends at {found.last_stable if found else 'nothing'}",
+                why="the topic lost records after the slice was planned",
+                cure="find out what was lost; the slice stays planned",
+            )
+        if found.log_start > key.start:
+            if landing.stream.on_expired == "fail":
+                raise _expired(key, found.log_start)
+            readable[key] = min(found.log_start, key.end)
+    return readable
+
+
+def _confirm(
+    landing: Landing, held: Sequence[Publication], readable: Mapping[SliceKey, int], seen: Mapping[SliceKey, Seen]
+) -> None:
+    """After the last record: whatever was not delivered must be a hole, not something that expired meanwhile."""
+    offsets = _observe(landing, held)
+    if offsets is None:
+        return
+    for key, start in readable.items():
+        delivered = seen.get(key, Seen()).read
+        log_start = offsets.partitions[key.partition].log_start
+        if delivered < key.end - start and log_start > start:
+            raise _expired(key, log_start)
+
+
+def _observe(landing: Landing, held: Sequence[Publication]) -> TopicOffsets | None:
+    if not isinstance(landing.records, Observed):
+        return None
+    offsets = landing.records.observe(landing.stream.topic)
+    for one in held:
+        if one.topic_id != offsets.topic_id:
+            raise TopicChanged(
+                f"slice {one.key} belongs to a topic that was deleted",
+                why=f"topic {one.key.topic!r} was created again since, with another id",
+                cure="nothing: the sensor records what was left unread as lost, and goes on with the new topic",
+            )
+    return offsets
+
+
+def _expired(key: SliceKey, log_start: int) -> KafkaAssetsError:
+    return OffsetsExpired(
+        f"slice {key}: offsets {key.start} to {min(log_start, key.end)} expired before they were read",
+        why=f"retention moved the log's start to {log_start}",
+        cure="declare on_expired: record to write the range down and land the rest, and lengthen retention",
+    )
+
+
+def _refuse_lost(publications: Sequence[Publication]) -> None:
+    for one in publications:
+        if one.kind != "normal":
+            raise SliceRefused(
+                f"slice {one.key} is recorded as {one.kind}",
+                why="its records are gone, or a policy jumped over them",
+                cure="nothing can be landed from it",
+            )

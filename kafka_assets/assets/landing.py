@@ -1,0 +1,88 @@
+"""What an asset's function leaves behind for the IO manager: how to read its slices again, chunk by chunk.
+
+The function returns a lazy DataFrame, so that it can be tested as any Spark function. To land it in
+bounded chunks, the IO manager needs to apply the function to each chunk's records; a `Landing`
+travels with the DataFrame for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from kafka_assets.records import Chunk
+from kafka_assets.slices import Piece, SliceKey, pieces
+from kafka_assets.spark.chunks import good, landed_columns, stream_chunks
+from kafka_assets.spark.decode import decode
+from kafka_assets.streams import Stream
+
+CHUNK_OFFSETS = 250_000
+"""Measured: smaller ones pay Spark's fixed cost too often, bigger ones only take memory."""
+
+CHUNK_SLICES = 20
+"""Each slice of a chunk adds its own counts to the query; a hundred would make it slow to plan."""
+
+_ATTRIBUTE = "_kafka_assets_landing"
+
+
+class Records(Protocol):
+    """Where raw records come from: a broker, or a list in a test."""
+
+    def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class Landing:
+    """One run's slices of one stream, and everything needed to read them again."""
+
+    stream: Stream
+    keys: tuple[SliceKey, ...]
+    spark: SparkSession
+    records: Records
+    transform: Callable[[DataFrame], DataFrame]
+    code_version: str
+    tags: Mapping[str, str]
+    run_id: str
+    tell: Callable[[str, Mapping[str, Any]], None] = field(compare=False)
+    """Attaches metadata to one key of the run's materialization."""
+
+    def decoded(self, some: Sequence[Piece]) -> DataFrame:
+        return decode(self.records.read(self.spark, some), format=self.stream.format, schema=self.stream.schema_)
+
+    def frame(self) -> DataFrame:
+        """The whole of it, lazily: what the asset's function gives for all slices of the run."""
+        reads = [self.decoded(some) for some in pieces(self.keys, max_offsets=2**63 - 1, max_slices=len(self.keys))]
+        frame = self.transform(good(reduce(DataFrame.unionByName, reads)))
+        setattr(frame, _ATTRIBUTE, self)
+        return frame
+
+    def schema(self, frame: DataFrame) -> pa.Schema:
+        """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read."""
+        return to_arrow_schema(landed_columns(frame, stream=self.stream.name).schema)
+
+    def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
+        """Chunks of at most `CHUNK_OFFSETS`, from the offset of each slice that can still be read."""
+        readable = [part for part in self.keys if read_from.get(part, part.start) < part.end]
+        plan = pieces(readable, max_offsets=CHUNK_OFFSETS, max_slices=CHUNK_SLICES, read_from=read_from)
+
+        def read() -> Any:
+            if not plan:
+                # Every record expired: an empty chunk keeps the books of each slice.
+                return iter((Chunk(rows=self.schema(self.frame()).empty_table(), seen={}),))
+            return stream_chunks(plan, read=self._raw, stream=self.stream, transform=self.transform)
+
+        return read
+
+    def _raw(self, some: Sequence[Piece]) -> DataFrame:
+        return self.records.read(self.spark, some)
+
+
+def landing_of(frame: object) -> Landing | None:
+    """The landing that travels with a DataFrame that a `kafka_asset` returned."""
+    return getattr(frame, _ATTRIBUTE, None)

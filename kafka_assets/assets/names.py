@@ -1,0 +1,12 @@
+"""The names under which this package's parts meet in Dagster."""
+
+KAFKA = "kafka"
+SPARK = "pyspark"
+IO_MANAGER = "kafka_assets_io"
+
+STREAM_METADATA = "kafka_assets/stream"
+
+TOKEN_TAG = "kafka_assets/request"
+DIGEST_TAG = "kafka_assets/keys"
+STREAM_TAG = "kafka_assets/stream"
+FORCE_TAG = "kafka_assets/force"

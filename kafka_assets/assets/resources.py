@@ -1,0 +1,65 @@
+"""Kafka and Spark as Dagster resources; what is not configured is found by the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.broker.spark_options import spark_options
+from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.settings import Settings, load_settings
+from kafka_assets.slices import Piece
+from kafka_assets.spark.session import spark_config
+from kafka_assets.spark.source import read
+
+
+class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
+    """A Kafka cluster, told once in librdkafka's words and used by Spark too."""
+
+    bootstrap_servers: str | None = None
+    properties: dict[str, str] = Field(default_factory=dict)
+
+    def connection(self) -> Connection:
+        if self.bootstrap_servers is None:
+            settings = load_settings()
+            return Connection(settings.require_broker(), {**settings.kafka, **self.properties})
+        return Connection(self.bootstrap_servers, self.properties)
+
+    def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
+        return read(spark, spark_options(self.connection()), pieces)
+
+    def observe(self, topic: str) -> TopicOffsets:
+        found = observe(self.connection(), [topic])[topic]
+        if isinstance(found, KafkaAssetsError):
+            raise found
+        return found
+
+
+class SparkResource(LazyPySparkResource):
+    """dagster-pyspark's lazy session; without a configuration it is the Spark that the settings name."""
+
+    spark_config: dict[str, object] = Field(default_factory=dict)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def _init_session(self) -> None:
+        if self._spark_session is None and not self.spark_config:
+            found = LazyPySparkResource(spark_config=spark_config(load_settings()))
+            self._spark_session = found.spark_session
+        super()._init_session()
+
+
+def default_resources(settings: Settings | None = None) -> dict[str, object]:
+    """The resources that every kafka_asset needs, from the settings."""
+    from kafka_assets.assets.io_manager import SliceIOManager
+    from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
+
+    return {
+        KAFKA: KafkaResource(),
+        SPARK: SparkResource(),
+        IO_MANAGER: SliceIOManager(database_url=settings.database_url if settings else None),
+    }

@@ -1,0 +1,198 @@
+"""Publications: one asset's result for one slice, read, locked and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, select, tuple_, update
+
+from kafka_assets.errors import KeysUnknown
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.engine import read
+from kafka_assets.slices import SliceKey
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A publication with its slice, as one statement saw it."""
+
+    id: int
+    asset: str
+    slice_id: int
+    source_id: int
+    key: SliceKey
+    topic_id: str
+    kind: str
+    is_open: bool
+    state: str
+    committed_attempt: int | None
+    records_read: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one slice came to, in the records that DESIGN.md's accounting names."""
+
+    records_read: int
+    landed: int
+    filtered: int
+    quarantined: int
+    holes: int
+    rows_written: int
+    bytes_read: int
+    superseded: int = 0
+    tombstoned: int = 0
+    expired_start: int | None = None
+    expired_end: int | None = None
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    fingerprint: str | None = None
+
+    @property
+    def expired(self) -> int:
+        return (self.expired_end or 0) - (self.expired_start or 0)
+
+
+def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceKey, Publication]:
+    """The publications of these slices; every key must be a slice that the ledger planned for this asset."""
+    found: dict[SliceKey, Publication] = {}
+    with read(engine) as connection:
+        for some in _batches(keys):
+            wanted = [(key.topic, key.incarnation, key.partition, key.start, key.end) for key in some]
+            columns = (
+                t.source.c.topic,
+                t.source.c.incarnation,
+                t.slice_.c.partition,
+                t.slice_.c.start_offset,
+                t.slice_.c.end_offset,
+            )
+            rows = connection.execute(
+                _publications().where(t.publication.c.asset == asset, tuple_(*columns).in_(wanted))
+            )
+            found.update((publication.key, publication) for publication in map(_publication, rows))
+    unknown = [str(key) for key in keys if key not in found]
+    if unknown:
+        raise KeysUnknown(
+            f"the ledger knows no slice {unknown[0]} for {asset!r}"
+            + (f" (nor {len(unknown) - 1} more of this run)" if len(unknown) > 1 else ""),
+            why="slices come from planning; a key in Dagster alone is no slice",
+            cure="let the sensor plan, or check that this is the database that planned it (KAFKA_ASSETS_DATABASE_URL)",
+        )
+    return found
+
+
+def lock(connection: Connection, ids: Iterable[int]) -> list[Publication]:
+    """Lock publications in the order of their ids, and read them again as they are now."""
+    ordered = sorted(ids)
+    connection.execute(
+        select(t.publication.c.id).where(t.publication.c.id.in_(ordered)).order_by(t.publication.c.id).with_for_update()
+    ).all()
+    rows = connection.execute(_publications().where(t.publication.c.id.in_(ordered)).order_by(t.publication.c.id))
+    return [_publication(row) for row in rows]
+
+
+def mark_committed(
+    connection: Connection,
+    publication: Publication,
+    *,
+    attempt: int,
+    run_id: str,
+    code_version: str,
+    duration_ms: int,
+    outcome: Outcome,
+) -> None:
+    """Write a slice's result; the caller holds its lock and has verified the attempt."""
+    connection.execute(
+        update(t.publication)
+        .where(t.publication.c.id == publication.id)
+        .values(
+            state="committed",
+            committed_attempt=attempt,
+            run_id=run_id,
+            code_version=code_version,
+            committed_at=now_ts(),
+            duration_ms=duration_ms,
+            records_read=outcome.records_read,
+            landed=outcome.landed,
+            superseded=outcome.superseded,
+            filtered=outcome.filtered,
+            quarantined=outcome.quarantined,
+            tombstoned=outcome.tombstoned,
+            holes=outcome.holes,
+            expired=outcome.expired,
+            expired_start=outcome.expired_start,
+            expired_end=outcome.expired_end,
+            rows_written=outcome.rows_written,
+            bytes_read=outcome.bytes_read,
+            first_timestamp=outcome.first_timestamp,
+            last_timestamp=outcome.last_timestamp,
+            fingerprint=outcome.fingerprint,
+        )
+    )
+
+
+def committed_rows(engine: Engine, *, asset: str) -> dict[SliceKey, tuple[int, str | None]]:
+    """The committed slices of an asset, each with its publication's id and run."""
+    statement = (
+        _publications()
+        .add_columns(t.publication.c.run_id)
+        .where(t.publication.c.asset == asset, t.publication.c.state == "committed", t.slice_.c.is_open.is_(False))
+    )
+    with read(engine) as connection:
+        rows = connection.execute(statement.order_by(t.publication.c.id)).all()
+    return {_publication(row).key: (row.id, row.run_id) for row in rows}
+
+
+def results(engine: Engine, ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """The publication rows as they stand committed, by id: what Dagster is told."""
+    with read(engine) as connection:
+        rows = connection.execute(select(t.publication).where(t.publication.c.id.in_(sorted(ids)))).all()
+    return {row.id: row for row in rows}
+
+
+def _publications() -> Any:
+    return (
+        select(
+            t.publication.c.id,
+            t.publication.c.asset,
+            t.publication.c.slice_id,
+            t.publication.c.state,
+            t.publication.c.committed_attempt,
+            t.publication.c.records_read,
+            t.slice_.c.source_id,
+            t.slice_.c.partition,
+            t.slice_.c.start_offset,
+            t.slice_.c.end_offset,
+            t.slice_.c.kind,
+            t.slice_.c.is_open,
+            t.source.c.topic,
+            t.source.c.topic_id,
+            t.source.c.incarnation,
+        )
+        .join_from(t.publication, t.slice_, t.publication.c.slice_id == t.slice_.c.id)
+        .join(t.source, t.slice_.c.source_id == t.source.c.id)
+    )
+
+
+def _publication(row: Row[Any]) -> Publication:
+    return Publication(
+        id=row.id,
+        asset=row.asset,
+        slice_id=row.slice_id,
+        source_id=row.source_id,
+        key=SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset),
+        topic_id=row.topic_id,
+        kind=row.kind,
+        is_open=bool(row.is_open),
+        state=row.state,
+        committed_attempt=row.committed_attempt,
+        records_read=row.records_read,
+    )
+
+
+def _batches(keys: Sequence[SliceKey]) -> Iterable[Sequence[SliceKey]]:
+    """Bound values have a limit in every database; a hundred keys stay far below it."""
+    return (keys[at : at + 100] for at in range(0, len(keys), 100))

@@ -1,0 +1,83 @@
+"""Which slices wait for a run, and the tokens under which runs were requested for them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, select, update
+
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import now_ms
+from kafka_assets.ledger.engine import read, write
+from kafka_assets.slices import SliceKey
+
+HOLD_MS = 60_000
+"""How long a request may stay without a claim before it is made again, doubled with each one."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """A planned slice that nobody works on."""
+
+    publication_id: int
+    key: SliceKey
+    attempt: int
+    token: str | None
+
+
+def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
+    """Planned slices without a live lease whose time has come, oldest first."""
+    p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
+    with read(engine) as connection:
+        rows = connection.execute(
+            select(
+                p.id, src.topic, src.incarnation, s.partition, s.start_offset, s.end_offset, c.attempt, c.request_token
+            )
+            .join_from(t.publication, t.slice_, p.slice_id == s.id)
+            .join(t.source, s.source_id == src.id)
+            .join(t.claim, c.publication_id == p.id)
+            .where(
+                p.asset == asset,
+                p.state == "planned",
+                s.kind == "normal",
+                s.is_open.is_(False),
+                src.retired_at.is_(None),
+                c.lease_until.is_(None) | (c.lease_until <= now_ms()),
+                c.not_before.is_(None) | (c.not_before <= now_ms()),
+            )
+            .order_by(p.id)
+            .limit(limit)
+        ).all()
+    return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
+
+
+def new_token() -> str:
+    """The name of one request, that no other ever has: it is the run's key in Dagster, and stands in the claims."""
+    return secrets.token_hex(8)
+
+
+def store_request(engine: Engine, batch: Sequence[Due], *, token: str) -> bool:
+    """Write the token of a run that is about to be requested; False when another tick was faster."""
+    c = t.claim.c
+    with write(engine) as connection:
+        for one in sorted(batch, key=lambda item: item.publication_id):
+            stored = connection.execute(
+                update(t.claim)
+                .where(
+                    c.publication_id == one.publication_id,
+                    c.attempt == one.attempt,
+                    c.request_token.is_not_distinct_from(one.token),
+                    c.lease_until.is_(None) | (c.lease_until <= now_ms()),
+                )
+                .values(
+                    request_token=token,
+                    requests=c.requests + 1,
+                    not_before=now_ms() + HOLD_MS,
+                )
+            )
+            if stored.rowcount != 1:
+                connection.rollback()
+                return False
+    return True

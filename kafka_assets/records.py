@@ -1,0 +1,67 @@
+"""What travels from a source of records to the publisher: bounded chunks, and what was seen in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_assets.slices import SliceKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARTITION = "kafka_partition"
+OFFSET = "kafka_offset"
+SOURCE = "kafka_source"
+
+CARRIED = ("kafka_key", "kafka_timestamp", "kafka_timestamp_type", "kafka_headers")
+"""Columns that every record carries for a transform to use; only under another name do they reach the table."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the source delivered of one slice, counted before any transform."""
+
+    read: int = 0
+    bad: int = 0
+    bytes_read: int = 0
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+
+    def __add__(self, other: Seen) -> Seen:
+        firsts = [at for at in (self.first_timestamp, other.first_timestamp) if at is not None]
+        lasts = [at for at in (self.last_timestamp, other.last_timestamp) if at is not None]
+        return Seen(
+            read=self.read + other.read,
+            bad=self.bad + other.bad,
+            bytes_read=self.bytes_read + other.bytes_read,
+            first_timestamp=min(firsts, default=None),
+            last_timestamp=max(lasts, default=None),
+        )
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that could not become a row, with its bytes and the reason."""
+
+    partition: int
+    offset: int
+    reason: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A bounded part of a run's records: rows with their partition and offset, and the counts behind them."""
+
+    rows: pa.Table
+    seen: dict[SliceKey, Seen]
+    bad: tuple[BadRecord, ...] = ()
+
+
+Chunks = Callable[[], Iterable[Chunk]]
+"""A source of chunks that can be asked again: a transaction that has to be retried reads from the start."""

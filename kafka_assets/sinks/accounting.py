@@ -1,0 +1,92 @@
+"""The books of a slice: every offset is a record or a hole or expired, every record landed or is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_assets.errors import CountsDisagree, SliceFailed
+from kafka_assets.ledger.publications import Outcome
+from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
+from kafka_assets.slices import SliceKey
+
+TOLERATED = 100
+"""Below so many bad records a ratio says nothing."""
+
+
+@dataclass(frozen=True)
+class BadPolicy:
+    on_bad: Literal["quarantine", "fail"]
+    max_bad_ratio: float
+
+
+def judge(key: SliceKey, seen: Seen, policy: BadPolicy) -> None:
+    """Fail a slice with too many bad records, or with any where none is allowed."""
+    if not seen.bad:
+        return
+    if policy.on_bad == "fail":
+        raise SliceFailed(
+            f"slice {key} has {seen.bad} bad records, and the stream declares on_bad: fail",
+            cure="correct the producer or the stream's schema, or declare on_bad: quarantine",
+        )
+    if seen.bad >= TOLERATED and seen.bad > policy.max_bad_ratio * seen.read:
+        raise SliceFailed(
+            f"slice {key} has {seen.bad} bad records of {seen.read}, more than max_bad_ratio {policy.max_bad_ratio}",
+            why="so many say that the schema is wrong, or the producer changed",
+            cure="compare the schema with the topic's records, or raise max_bad_ratio",
+        )
+
+
+def landed_by_slice(chunk: Chunk, wanted: Mapping[SliceKey, Any]) -> tuple[pa.Table, dict[SliceKey, int]]:
+    """The chunk's rows that belong to wanted slices, and how many belong to each.
+
+    A row whose place is in none of the chunk's slices was made up by a transform: refused.
+    """
+    rows = chunk.rows
+    partitions = np.asarray(rows.column(PARTITION))
+    offsets = np.asarray(rows.column(OFFSET))
+    places = {key: (partitions == key.partition) & (offsets >= key.start) & (offsets < key.end) for key in chunk.seen}
+    outside = rows.num_rows - sum(int(inside.sum()) for inside in places.values())
+    if outside:
+        raise CountsDisagree(
+            f"{outside} rows carry a partition and offset outside of the slices that were read",
+            why="the transform changed kafka_partition or kafka_offset",
+            cure="let both columns through as they come",
+        )
+    counts = {key: int(inside.sum()) for key, inside in places.items() if key in wanted}
+    if len(counts) == len(places):
+        return rows, counts
+    keep = np.zeros(rows.num_rows, dtype=bool)
+    for key in counts:
+        keep |= places[key]
+    return rows.filter(pa.array(keep)), counts
+
+
+def outcome_of(key: SliceKey, seen: Seen, *, landed: int, expired_to: int | None) -> Outcome:
+    """Close a slice's books; what does not add up is never committed."""
+    expired = (expired_to or key.start) - key.start
+    holes = key.offsets - expired - seen.read
+    filtered = seen.read - seen.bad - landed
+    if holes < 0 or filtered < 0:
+        raise CountsDisagree(
+            f"the counts of slice {key} do not add up",
+            why=f"{key.offsets} offsets, {expired} expired, {seen.read} read, {seen.bad} bad, {landed} landed",
+            cure="a transform may give at most one row per record; if it does, please report this",
+        )
+    return Outcome(
+        records_read=seen.read,
+        landed=landed,
+        filtered=filtered,
+        quarantined=seen.bad,
+        holes=holes,
+        rows_written=landed,
+        bytes_read=seen.bytes_read,
+        expired_start=key.start if expired else None,
+        expired_end=expired_to if expired else None,
+        first_timestamp=seen.first_timestamp,
+        last_timestamp=seen.last_timestamp,
+    )

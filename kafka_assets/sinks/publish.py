@@ -1,0 +1,168 @@
+"""The one transaction: a slice's rows and the fact that its offsets are done, committed together.
+
+    lock publications in order · replace · rows · quarantine · ask Kafka again ·
+    verify the attempt under lock · counts · committed_through · COMMIT
+
+Killed anywhere before COMMIT, nothing of the attempt is visible. After it, everything is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import IntegrityError
+
+from kafka_assets.errors import SliceFailed, SliceRefused
+from kafka_assets.ledger.claims import Claim
+from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.fences import verify_attempts
+from kafka_assets.ledger.planning import advance
+from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_committed
+from kafka_assets.ledger.retries import retried
+from kafka_assets.records import Chunk, Chunks, Seen
+from kafka_assets.sinks.accounting import BadPolicy, judge, landed_by_slice, outcome_of
+from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
+from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.rows import delete_rows
+from kafka_assets.slices import SliceKey
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that a publication of one run's slices needs; nothing of it changes when the transaction is retried."""
+
+    claims: Sequence[Claim]
+    table: Table
+    chunks: Chunks
+    confirm: Callable[[Mapping[SliceKey, Seen]], None]
+    """Asks Kafka, after the last record was read, whether what was read is all there was; raises where not."""
+    expired: Mapping[SliceKey, int]
+    """Per slice up to which offset its records had expired before they were read, where the policy records it."""
+    bad_policy: BadPolicy
+    run_id: str
+    code_version: str
+    replaces: bool
+    """False for a run that the sensor asked for: it does nothing for what is committed already."""
+    force: bool = False
+    """Replace even by fewer records than were committed."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of one slice in this run."""
+
+    publication: Publication
+    attempt: int
+    outcome: Outcome | None
+    """None: it was committed before, and this run had nothing to do."""
+
+
+def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
+    """Publish the claimed slices in one transaction, or none of them."""
+    started = time.monotonic()
+    with road.spooled(work.chunks) as chunks:
+        if road.spools:
+            work.confirm(_seen_in(chunks()))
+        return retried(lambda: _transaction(engine, road, replace(work, chunks=chunks), started=started))
+
+
+def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> list[Published]:
+    attempts = {held.publication.id: held for held in work.claims}
+    with write(engine) as connection:
+        standing = lock(connection, attempts)
+        todo = [publication for publication in standing if _decide(publication, attempts[publication.id], work)]
+        if todo:
+            slices = {publication.key: publication for publication in todo}
+            for publication in todo:
+                delete_rows(connection, work.table, publication)
+                delete_quarantine(connection, publication)
+            landed, seen = _insert(connection, road, work, slices)
+            if not road.spools:
+                work.confirm(seen)
+            for publication in todo:
+                judge(publication.key, seen[publication.key], work.bad_policy)
+            verify_attempts(connection, [attempts[publication.id] for publication in todo])
+            outcomes = {
+                key: outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key)) for key in slices
+            }
+            for publication in todo:
+                _refuse_shrinking(publication, outcomes[publication.key], force=work.force)
+                mark_committed(
+                    connection,
+                    publication,
+                    attempt=attempts[publication.id].attempt,
+                    run_id=work.run_id,
+                    code_version=work.code_version,
+                    duration_ms=int((time.monotonic() - started) * 1000),
+                    outcome=outcomes[publication.key],
+                )
+            _advance(connection, todo)
+        else:
+            outcomes = {}
+    return [
+        Published(publication, attempts[publication.id].attempt, outcomes.get(publication.key))
+        for publication in standing
+    ]
+
+
+def _decide(publication: Publication, held: Claim, work: Work) -> bool:
+    """What to do with a slice, decided under its publication's lock."""
+    if publication.kind != "normal" or publication.is_open or publication.key != held.publication.key:
+        raise SliceRefused(
+            f"slice {publication.key} cannot be landed",
+            why="it is an open live window" if publication.is_open else f"it is recorded as {publication.kind}",
+            cure="ask kafka_lineage for its reason; what is lost or skipped stays so",
+        )
+    return work.replaces or publication.state != "committed"
+
+
+def _insert(
+    connection: Connection, road: Road, work: Work, slices: Mapping[SliceKey, Publication]
+) -> tuple[dict[SliceKey, int], dict[SliceKey, Seen]]:
+    landed = dict.fromkeys(slices, 0)
+    seen = dict.fromkeys(slices, Seen())
+    for chunk in work.chunks():
+        rows, counts = landed_by_slice(chunk, slices)
+        for source_id in {slices[key].source_id for key in counts}:
+            try:
+                road.insert(connection, work.table, rows, source_id=source_id)
+            except IntegrityError as error:
+                raise SliceFailed(
+                    f"rows of {', '.join(str(key) for key in counts)} were refused by the table {work.table.name!r}",
+                    why=str(error.orig),
+                    cure="a transform may give at most one row per record, and rows that the table's constraints allow",
+                ) from error
+        for key, count in counts.items():
+            landed[key] += count
+        for key, part in chunk.seen.items():
+            if key in seen:
+                seen[key] += part
+        insert_quarantine(connection, chunk.bad, slices)
+    return landed, seen
+
+
+def _advance(connection: Connection, done: Iterable[Publication]) -> None:
+    """Last, and in key order, so that two publishers never wait for each other."""
+    for asset, source_id, partition in sorted({(one.asset, one.source_id, one.key.partition) for one in done}):
+        advance(connection, asset=asset, source_id=source_id, partition=partition)
+
+
+def _refuse_shrinking(publication: Publication, outcome: Outcome, *, force: bool) -> None:
+    if publication.state == "committed" and outcome.records_read < publication.records_read and not force:
+        raise SliceRefused(
+            f"replay of slice {publication.key} is refused: it would lose records",
+            why=f"{publication.records_read} were committed, and only {outcome.records_read} can still be read "
+            "(expired or compacted since)",
+            cure="leave it as it is; replay with force only if the rows that are gone may go",
+        )
+
+
+def _seen_in(chunks: Iterable[Chunk]) -> dict[SliceKey, Seen]:
+    seen: dict[SliceKey, Seen] = {}
+    for chunk in chunks:
+        for key, part in chunk.seen.items():
+            seen[key] = seen.get(key, Seen()) + part
+    return seen

@@ -1,0 +1,67 @@
+"""Records that could not become rows, kept with their bytes in the same transaction as their slice."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, insert
+
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.publications import Publication
+from kafka_assets.records import BadRecord
+from kafka_assets.sinks.road import slice_of
+from kafka_assets.slices import SliceKey
+
+
+def delete_quarantine(connection: Connection, publication: Publication) -> None:
+    """A replay quarantines anew: what was bad may be good under a corrected schema."""
+    connection.execute(
+        delete(t.quarantine).where(
+            t.quarantine.c.asset == publication.asset, t.quarantine.c.slice_id == publication.slice_id
+        )
+    )
+
+
+def insert_quarantine(connection: Connection, bad: Sequence[BadRecord], slices: Mapping[SliceKey, Publication]) -> None:
+    """Keep the bad records of these slices; those of slices that are not wanted were kept before."""
+    rows: list[dict[str, object]] = []
+    for record in bad:
+        key = slice_of(tuple(slices), partition=record.partition, offset=record.offset)
+        if key is not None:
+            rows.append(_row(record, slices[key]))
+    if rows:
+        connection.execute(insert(t.quarantine).values(quarantined_at=now_ts()), rows)
+
+
+def headers_json(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
+    """Header values are bytes: text where they are UTF-8, else base64 under its own name."""
+    if not headers:
+        return None
+    return json.dumps([_header(name, value) for name, value in headers], ensure_ascii=False)
+
+
+def _header(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {"key": name, "value": None}
+    try:
+        return {"key": name, "value": value.decode()}
+    except UnicodeDecodeError:
+        return {"key": name, "base64": base64.b64encode(value).decode()}
+
+
+def _row(record: BadRecord, publication: Publication) -> dict[str, object]:
+    return {
+        "asset": publication.asset,
+        "kafka_source": publication.source_id,
+        "kafka_partition": record.partition,
+        "kafka_offset": record.offset,
+        "slice_id": publication.slice_id,
+        "reason": record.reason,
+        "key": record.key,
+        "value": record.value,
+        "headers": headers_json(record.headers),
+        "kafka_timestamp": record.timestamp,
+    }

@@ -1,0 +1,64 @@
+"""The port between the one transaction and a database's own fast way to take rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import Connection, Engine
+
+from kafka_assets.errors import SettingsError
+from kafka_assets.records import Chunks
+from kafka_assets.slices import SliceKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Table:
+    """A target table: its name, and its own columns beside the lineage key."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+class Road(Protocol):
+    """One database's road from Arrow to rows; everything it does is inside the caller's transaction."""
+
+    spools: bool
+    """Whether all chunks are read before the transaction begins."""
+
+    def spooled(self, chunks: Chunks) -> AbstractContextManager[Chunks]:
+        """Chunks as the transaction may read them, as often as it has to be retried.
+
+        A database with one writer takes them all before its lock; others pass them through.
+        """
+        ...
+
+    def column_type(self, kind: Any) -> str:
+        """The SQL type of a column that holds values of this Arrow type exactly."""
+        ...
+
+    def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
+        """Insert rows under their lineage key, and return how many there are now."""
+        ...
+
+
+def road_for(engine: Engine) -> Road:
+    """The road of this engine's database."""
+    if engine.dialect.name == "sqlite":
+        from kafka_assets.sinks.sqlite import SQLiteRoad
+
+        return SQLiteRoad()
+    raise SettingsError(
+        f"{engine.dialect.name} cannot be a target yet",
+        cure="use a sqlite:/// URL as KAFKA_ASSETS_DATABASE_URL",
+    )
+
+
+def slice_of(keys: Sequence[SliceKey], *, partition: int, offset: int) -> SliceKey | None:
+    """The slice among `keys` that covers an offset."""
+    return next((key for key in keys if key.partition == partition and key.start <= offset < key.end), None)

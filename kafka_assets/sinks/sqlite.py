@@ -1,0 +1,118 @@
+"""SQLite's road: chunks spooled to disk before its one lock is taken, then executemany.
+
+Only the standard library's SQLite touches the file: a second SQLite library in the process would drop
+its locks when it closes a connection, and committed rows would be lost (measured).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import repeat
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks
+from kafka_assets.sinks.road import Table
+
+_EXACT_DIGITS = 15
+"""A double holds so many decimal digits exactly: up to here a decimal is a number, beyond it is text."""
+
+
+class SQLiteRoad:
+    """Rows into SQLite, inside the caller's transaction."""
+
+    spools = True
+
+    @contextmanager
+    def spooled(self, chunks: Chunks) -> Generator[Chunks]:
+        """Write the chunks to a temporary folder: the lock is then held for the rows alone, never for Spark."""
+        with tempfile.TemporaryDirectory(prefix="kafka_assets_spool_") as folder:
+            spooled: list[tuple[Path, Chunk]] = []
+            for number, chunk in enumerate(chunks()):
+                path = Path(folder) / f"{number}.arrow"
+                with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, chunk.rows.schema) as writer:
+                    writer.write_table(chunk.rows)
+                spooled.append((path, Chunk(rows=chunk.rows.slice(0, 0), seen=chunk.seen, bad=chunk.bad)))
+
+            def again() -> Iterator[Chunk]:
+                for path, chunk in spooled:
+                    with pa.memory_map(str(path)) as source:
+                        rows = pa.ipc.open_file(source).read_all()
+                        yield Chunk(rows=rows, seen=chunk.seen, bad=chunk.bad)
+
+            yield again
+
+    def column_type(self, kind: Any) -> str:
+        if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+            return "INTEGER"
+        if pa.types.is_floating(kind):
+            return "REAL"
+        if pa.types.is_decimal(kind):
+            return "NUMERIC" if kind.precision <= _EXACT_DIGITS else "TEXT"
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return "BLOB"
+        return "TEXT"
+
+    def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
+        if rows.num_rows == 0:
+            return 0
+        quote = connection.dialect.identifier_preparer.quote_identifier
+        names = (SOURCE, PARTITION, OFFSET, *table.columns)
+        listed = ", ".join(quote(name) for name in names)
+        marks = ", ".join("?" * len(names))
+        statement = f"INSERT INTO {quote(table.name)} ({listed}) VALUES ({marks})"
+        for batch in rows.to_batches(max_chunksize=50_000):
+            columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
+            connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
+        return rows.num_rows
+
+
+def values(column: pa.Array[Any]) -> list[Any]:
+    """A column as values that SQLite keeps as they are."""
+    convert = _converter(column.type)
+    plain: list[Any] = column.to_pylist()
+    return plain if convert is None else [None if value is None else convert(value) for value in plain]
+
+
+def _converter(kind: Any) -> Callable[[Any], Any] | None:
+    if pa.types.is_boolean(kind):
+        return int
+    if pa.types.is_decimal(kind):
+        return str
+    if pa.types.is_timestamp(kind):
+        return _timestamp
+    if pa.types.is_date(kind):
+        return date.isoformat
+    if pa.types.is_nested(kind):
+        return _json
+    return None
+
+
+def _timestamp(value: datetime) -> str:
+    """UTC, so that text sorts as time does; without a zone, as it stands."""
+    plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    return plain.isoformat(sep=" ", timespec="microseconds")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime):
+        return _timestamp(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"{type(value).__name__} has no JSON form here")
