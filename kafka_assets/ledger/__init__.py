@@ -1,0 +1,1 @@
+"""The ledger: tables, statements, migrations, claims and fences."""

@@ -1,0 +1,101 @@
+"""What each driver is told when it connects: timeouts, UTC, strictness, and who begins a transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from kafka_assets.errors import SettingsError
+
+_STRICT = (
+    "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+    "NO_ENGINE_SUBSTITUTION"
+)
+
+
+def sqlite_arguments(url: URL, lock_seconds: int) -> dict[str, Any]:
+    folder = Path(url.database or "").expanduser().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"the folder {folder} for the database cannot be made", why=str(error), cure="choose another place"
+        ) from error
+    # isolation_level=None: the driver begins nothing of its own, so that every BEGIN is one of ours.
+    return {"timeout": lock_seconds, "isolation_level": None, "check_same_thread": False}
+
+
+def postgresql_arguments(url: URL, lock_seconds: int, idle_seconds: int) -> tuple[URL, dict[str, Any]]:
+    settings = {
+        "timezone": "UTC",
+        "lock_timeout": f"{lock_seconds}s",
+        "idle_in_transaction_session_timeout": f"{idle_seconds}s",
+    }
+    given = url.query.get("options", "")
+    options = " ".join([*([given] if isinstance(given, str) else given), *(f"-c {k}={v}" for k, v in settings.items())])
+    defaults = {
+        "application_name": "kafka_assets",
+        "connect_timeout": 10,
+        # A host that is gone is noticed within half a minute, not within the two hours of TCP's default.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+    arguments = {name: value for name, value in defaults.items() if name not in url.query}
+    return url.difference_update_query(["options"]), {**arguments, "options": options.strip()}
+
+
+def mysql_arguments(lock_seconds: int) -> dict[str, Any]:
+    try:
+        from pymysql.constants import CLIENT
+    except ModuleNotFoundError:
+        return {}  # create_engine says so
+    return {
+        "charset": "utf8mb4",
+        "connect_timeout": 10,
+        "local_infile": True,
+        # An UPDATE that finds its row counts it, even where it changes nothing: compare-and-set relies on it.
+        "client_flag": CLIENT.FOUND_ROWS,
+        "init_command": f"SET time_zone = '+00:00', sql_mode = '{_STRICT}', "
+        f"innodb_lock_wait_timeout = {lock_seconds}, lock_wait_timeout = {lock_seconds}",
+    }
+
+
+def idle_timeout(seconds: int) -> Any:
+    def prepare(connection: Any, record: object) -> None:
+        # MySQL has no timeout for idle transactions; here a connection is never idle outside of one.
+        maria = "mariadb" in str(connection.get_server_info()).lower()
+        name, off = ("idle_transaction_timeout", 0) if maria else ("wait_timeout", 28800)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION {name} = {seconds or off}")
+
+    return prepare
+
+
+def require_returning(engine: Engine) -> None:
+    version: tuple[int, ...] = engine.dialect.dbapi.sqlite_version_info  # type: ignore[union-attr]
+    if version < (3, 35):
+        raise SettingsError(
+            f"SQLite {'.'.join(map(str, version))} is too old",
+            why="the ledger needs 3.35 (RETURNING), and Python brings its own",
+            cure="use a Python with a newer SQLite, or PostgreSQL",
+        )
+
+
+def prepare_sqlite(connection: DBAPIConnection, record: object) -> None:
+    cursor = connection.cursor()
+    try:
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.execute("PRAGMA synchronous = FULL")  # in WAL, NORMAL may lose the last commits with the power
+        cursor.execute("PRAGMA journal_mode")
+        if cursor.fetchone() != ("wal",):
+            cursor.execute("PRAGMA journal_mode = WAL")
+    finally:
+        cursor.close()
+
+
+def begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("kafka_assets_begin", "BEGIN"))

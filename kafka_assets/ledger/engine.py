@@ -1,0 +1,170 @@
+"""Connections to the ledger's database, and the two doors through which every transaction goes.
+
+Nothing autocommits, every transaction is READ COMMITTED (SQLite: one writer, taken at BEGIN), and
+nobody waits for ever: what the database reports as busy becomes :class:`LedgerBusy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError, NoSuchModuleError
+
+from kafka_assets.errors import OutcomeUnknown, SettingsError
+from kafka_assets.ledger.drivers import (
+    begin_sqlite,
+    idle_timeout,
+    mysql_arguments,
+    postgresql_arguments,
+    prepare_sqlite,
+    require_returning,
+    sqlite_arguments,
+)
+from kafka_assets.ledger.trouble import lost, refused_connection, translate
+
+LOCK_SECONDS = 10
+"""How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
+IDLE_SECONDS = 30
+"""How long a server keeps a transaction of a client that says nothing: a frozen one must not hold locks."""
+
+_DRIVERS = {
+    "sqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+_EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+
+
+def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_seconds: int = IDLE_SECONDS) -> Engine:
+    """An engine on the ledger's database; connects to nothing yet.
+
+    A connection lives as long as its transaction: it is safe across threads and forks, and its
+    backend is never one that an earlier claim named. `idle_seconds=0` lets a transaction pause.
+    """
+    parsed = parse_url(url)
+    database = parsed.get_backend_name()
+    options: dict[str, Any] = {"poolclass": NullPool}
+    if database == "sqlite":
+        options["connect_args"] = sqlite_arguments(parsed, lock_seconds)
+    elif database == "postgresql":
+        parsed, options["connect_args"] = postgresql_arguments(parsed, lock_seconds, idle_seconds)
+    else:
+        options["connect_args"] = mysql_arguments(lock_seconds)
+    if database != "sqlite":
+        options["isolation_level"] = "READ COMMITTED"
+    try:
+        engine = create_engine(parsed, **options)
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"the driver for {database} is not installed",
+            why=str(error),
+            cure=f"pip install 'kafka-assets[{_EXTRAS[database]}]'",
+        ) from error
+    except (ArgumentError, TypeError, ValueError) as error:
+        raise SettingsError(
+            f"the database URL {shown(parsed)!r} is not valid", why=str(error), cure="correct KAFKA_ASSETS_DATABASE_URL"
+        ) from error
+    if database == "sqlite":
+        require_returning(engine)
+        event.listen(engine, "connect", prepare_sqlite)
+        event.listen(engine, "begin", begin_sqlite)
+    elif database != "postgresql":
+        event.listen(engine, "connect", idle_timeout(idle_seconds))
+    return engine
+
+
+def parse_url(url: str | URL) -> URL:
+    """The URL with the driver that this package works with; refused where there is none."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise SettingsError(
+            "the database URL cannot be read",
+            why="it is not of the form database://user:password@host:port/name",
+            cure="set KAFKA_ASSETS_DATABASE_URL, for example to sqlite:///ledger.db or postgresql://me@host/name",
+        ) from error
+    database = {"postgres": "postgresql"}.get(parsed.get_backend_name(), parsed.get_backend_name())
+    driver = _DRIVERS.get(database)
+    if driver is None or ("+" in parsed.drivername and parsed.drivername != driver):
+        raise SettingsError(
+            f"kafka_assets has no road to {parsed.drivername!r}",
+            why=f"it lands in {', '.join(_DRIVERS)}, each through one driver ({', '.join(_DRIVERS.values())})",
+            cure=f"use a URL that begins with {database + '://' if driver else 'one of these'}",
+        )
+    if database == "sqlite" and (not parsed.database or ":memory:" in parsed.database or "uri" in parsed.query):
+        raise SettingsError(
+            "the ledger needs a SQLite file by its plain name",
+            why="an in-memory database is another one for each connection, and forgets",
+            cure="use a file: sqlite:///ledger.db",
+        )
+    return parsed.set(drivername=driver)
+
+
+def shown(url: URL) -> str:
+    """The URL as it may be printed: without its password."""
+    return url.render_as_string(hide_password=True)
+
+
+@contextmanager
+def read(engine: Engine) -> Generator[Connection]:
+    """A transaction that only reads."""
+    with _transaction(engine, begin="BEGIN") as connection:
+        yield connection
+
+
+@contextmanager
+def write(engine: Engine) -> Generator[Connection]:
+    """A transaction that commits at the end of the block; rolled back by any exception.
+
+    On SQLite it holds the one write lock from its BEGIN on: a transaction that reads first and
+    writes later would fail at once when another wrote between, whatever the timeout.
+    """
+    with _transaction(engine, begin="BEGIN IMMEDIATE") as connection:
+        yield connection
+
+
+@contextmanager
+def _transaction(engine: Engine, *, begin: str) -> Generator[Connection]:
+    connection = _connect(engine).execution_options(kafka_assets_begin=begin)
+    try:
+        connection.begin()
+        yield connection
+        if connection.in_transaction():  # else the caller has rolled it back
+            _commit(connection)
+    except DBAPIError as error:
+        known = translate(error)
+        if known is None:
+            raise
+        raise known from error
+    finally:
+        connection.close()
+
+
+def _connect(engine: Engine) -> Connection:
+    try:
+        return engine.connect()
+    except DBAPIError as error:
+        raise refused_connection(engine, error) from error
+    except (InvalidRequestError, NoSuchModuleError) as error:  # for example: MySQL behind a mariadb:// URL
+        raise SettingsError(
+            f"the database at {shown(engine.url)} is not what its URL says", why=str(error), cure="correct the URL"
+        ) from error
+    except OSError as error:
+        raise refused_connection(engine, error) from error
+
+
+def _commit(connection: Connection) -> None:
+    try:
+        connection.commit()
+    except DBAPIError as error:
+        if not lost(error):
+            raise
+        raise OutcomeUnknown(
+            "the connection to the database was lost during COMMIT",
+            why=f"whether it committed is not known ({str(error.orig).strip()})",
+            cure="ask the ledger under its lock before anything is done again",
+        ) from error

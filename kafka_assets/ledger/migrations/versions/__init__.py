@@ -1,0 +1,1 @@
+"""One module for each revision; what one has released never changes again."""

@@ -1,0 +1,92 @@
+"""What a database reports, as this package's errors: busy is Retryable, the rest stays what it is."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from kafka_assets.errors import KafkaAssetsError, LedgerBusy, SettingsError
+
+# SQLSTATE: serialization failure, deadlock, lock not available (a timeout, too), too many connections,
+# and the server going down, coming up or ending us. Class 08 is the connection itself.
+_POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", "25P03"}
+# Lock wait timeout, deadlock, NOWAIT or statement timeout, too many connections, shutdown, killed, idle too long;
+# 2003, 2006, 2013, 2014, 2055: the connection. 1020: MariaDB's record has changed since last read.
+_MYSQL = {1020, 1205, 1213, 1317, 3024, 3572, 1040, 1053, 1927, 1969, 3169, 4031, 2003, 2006, 2013, 2014, 2055}
+_MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN, _SQLITE_NOTADB = 5, 6, 8, 14, 26
+
+
+def translate(error: DBAPIError) -> KafkaAssetsError | None:
+    """This package's error for what the driver raised; None where it is no trouble of the database's own."""
+    code = _code(error)
+    if lost(error) or code in _POSTGRESQL or code in _MYSQL or code in {_SQLITE_BUSY, _SQLITE_LOCKED}:
+        return LedgerBusy(
+            "the database was busy, or went away",
+            why=_said(error),
+            cure="the whole transaction is tried again; if it stays so, look for a long or frozen transaction",
+        )
+    if code == _SQLITE_READONLY:
+        return SettingsError(
+            "the database cannot be written", why=_said(error), cure="give this user write access to file and folder"
+        )
+    if code == _SQLITE_NOTADB:
+        return SettingsError("the file is no SQLite database", why=_said(error), cure="choose another file")
+    return None
+
+
+def lost(error: DBAPIError) -> bool:
+    """Whether the connection went with the error, so that what it was doing may have happened or not."""
+    code = _code(error)
+    if isinstance(code, int) and code in _MYSQL_LOST:
+        return True
+    if isinstance(code, str) and (code.startswith(("08", "57P0")) or code == "25P03"):
+        return True
+    return bool(error.connection_invalidated)
+
+
+def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAssetsError:
+    """Why no connection was to be had: Retryable where the server may come back, else a setting is wrong."""
+    url = engine.url.render_as_string(hide_password=True)
+    said = _said(error) if isinstance(error, DBAPIError) else str(error)
+    code = _code(error) if isinstance(error, DBAPIError) else None
+    if engine.dialect.name == "sqlite":
+        known = translate(error) if isinstance(error, DBAPIError) else None
+        return known or SettingsError(
+            f"the database {engine.url.database} cannot be opened",
+            why=said,
+            cure="choose a file in a folder that this user may write",
+        )
+    answered = isinstance(code, int) and code in {1044, 1045, 1049, 1251, 1698, 2059}
+    # psycopg gives no SQLSTATE for a refused login: the server's own words are all there is.
+    answered = answered or any(
+        word in said for word in ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf")
+    )
+    if answered:
+        return SettingsError(
+            f"the database at {url} refused the connection", why=said, cure="correct KAFKA_ASSETS_DATABASE_URL"
+        )
+    return LedgerBusy(
+        f"the database at {url} does not answer",
+        why=said,
+        cure="start it (`kafka-assets up --with …` for a local one), or correct KAFKA_ASSETS_DATABASE_URL",
+    )
+
+
+def _code(error: DBAPIError) -> int | str | None:
+    """SQLSTATE on PostgreSQL, the error number on MySQL and MariaDB, the primary result code on SQLite."""
+    original = cast(Any, error.orig)
+    state = getattr(original, "sqlstate", None)
+    if isinstance(state, str):
+        return state
+    result = getattr(original, "sqlite_errorcode", None)
+    if isinstance(result, int):
+        return result & 0xFF
+    number = original.args[0] if original is not None and original.args else None
+    return number if isinstance(number, int) else None
+
+
+def _said(error: DBAPIError) -> str:
+    return str(error.orig).strip()
