@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from kafka_assets.broker import spark_options as translation
+from kafka_assets.broker.admin import LOGGER
+from kafka_assets.broker.connection import OURS, Connection, admin_config, consumer_config, producer_config
+from kafka_assets.broker.java_names import JAVA_NAMES
+from kafka_assets.errors import SettingsError
+from kafka_assets.settings import load_settings
+
+PASSWORDS = {"sasl.password": "hunter2", "ssl.key.password": "hunter2", "ssl.keystore.password": "hunter2"}
+
+
+def test_secrets_do_not_appear_in_the_repr() -> None:
+    connection = Connection("b:1", {**PASSWORDS, "ssl.key.pem": "hunter2", "sasl.username": "alice"})
+    assert "hunter2" not in repr(connection)
+    assert "alice" in repr(connection)
+
+
+def test_secrets_do_not_appear_in_errors(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Connection("b:1", {"sasl.jaas.config": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_java_name_is_refused_with_our_word_for_it() -> None:
+    with pytest.raises(SettingsError, match=r"sasl\.username and sasl\.password"):
+        Connection("b:1", {"sasl.jaas.config": "x"})
+    with pytest.raises(SettingsError, match=r"ssl\.ca\.location"):
+        Connection("b:1", {"ssl.truststore.location": "x"})
+    with pytest.raises(SettingsError, match=r"fetch\.wait\.max\.ms"):
+        Connection("b:1", {"fetch.max.wait.ms": "1"})
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_what_the_design_decides_is_not_the_users_to_set(name: str) -> None:
+    with pytest.raises(SettingsError, match="not yours to set"):
+        Connection("b:1", {name: "x"})
+
+
+def test_every_word_that_the_java_table_recommends_is_known_to_librdkafka() -> None:
+    recommended = {word for ours in JAVA_NAMES.values() for word in re.findall(r"\b[a-z]+(?:\.[a-z]+)+\b", ours)}
+    assert "socket.timeout.ms" in recommended
+    assert [name for name in sorted(recommended) if not known_to_librdkafka(name)] == []
+
+
+def test_no_name_of_the_java_table_is_of_use_in_librdkafka() -> None:
+    # These three librdkafka knows: two only to say that they are Java's, one only for share consumers.
+    known = {"sasl.jaas.config", "ssl.truststore.location", "max.poll.records"}
+    assert {name for name in JAVA_NAMES if known_to_librdkafka(name)} == known
+
+
+def test_every_property_that_is_translated_is_known_to_librdkafka() -> None:
+    named = translation.SAME | set(translation.RENAMED) | translation.TRANSLATED
+    assert [name for name in sorted(named) if not known_to_librdkafka(name)] == []
+
+
+def test_the_test_for_known_names_can_fail() -> None:
+    assert not known_to_librdkafka("no.such.property")
+
+
+def test_settings_from_the_environment_reach_every_client(tmp_path: Path) -> None:
+    environ = {"KAFKA_ASSETS_BOOTSTRAP_SERVERS": "b:1", "KAFKA_ASSETS_KAFKA__SECURITY_PROTOCOL": "ssl"}
+    connection = Connection.of(load_settings(tmp_path, environ))
+    for config in (admin_config(connection), consumer_config(connection), producer_config(connection)):
+        assert config["bootstrap.servers"] == "b:1"
+        assert config["security.protocol"] == "ssl"
+
+
+def test_without_a_broker_the_error_names_the_command_that_starts_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="kafka-assets up"):
+        Connection.of(load_settings(tmp_path, {}))
+
+
+def test_a_consumer_commits_nothing_and_never_jumps() -> None:
+    config = consumer_config(Connection("b:1"))
+    assert config["isolation.level"] == "read_committed"
+    assert config["auto.offset.reset"] == "error"
+    assert config["enable.auto.commit"] == "false"
+
+
+def test_a_producer_loses_nothing_by_default() -> None:
+    config = producer_config(Connection("b:1"))
+    assert (config["acks"], config["enable.idempotence"]) == ("all", "true")
+
+
+def known_to_librdkafka(name: str) -> bool:
+    try:
+        Producer({name: "\x01"}, logger=LOGGER)
+    except KafkaException as error:
+        return "No such configuration property" not in error.args[0].str()
+    except TypeError:  # a callback's name, given a string
+        return True
+    return True
