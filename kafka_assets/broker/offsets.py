@@ -53,10 +53,10 @@ def observe(connection: Connection, topics: Sequence[str], *, timeout: float = T
         return {}
     with admin(connection, timeout=timeout) as asking:
         before = describe(asking, topics)
-        where = _partitions(before)
-        starts = _list(asking, where, OffsetSpec.earliest())
-        stable = _list(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        ends = _list(asking, where, OffsetSpec.latest())
+        where = partitions_of(before)
+        starts = ask(asking, where, OffsetSpec.earliest())
+        stable = ask(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        ends = ask(asking, where, OffsetSpec.latest())
         after = describe(asking, topics)
         return {
             topic: _observation(asking, topic, before=before[topic], after=after[topic], offsets=(starts, stable, ends))
@@ -68,10 +68,10 @@ def offsets_at(connection: Connection, topic: str, timestamp_ms: int, *, timeout
     """Per partition the first offset whose record is at or after the timestamp, or else the end."""
     with admin(connection, timeout=timeout) as asking:
         before = describe(asking, [topic])
-        where = _partitions(before)
+        where = partitions_of(before)
         # The ends first: what is written between the two questions is then after "the end", never skipped.
-        ends = _list(asking, where, OffsetSpec.latest())
-        found = _list(asking, where, OffsetSpec.for_timestamp(timestamp_ms))
+        ends = ask(asking, where, OffsetSpec.latest())
+        found = ask(asking, where, OffsetSpec.for_timestamp(timestamp_ms))
         after = describe(asking, [topic])
         _same_topic(asking, topic, before=before[topic], after=after[topic])
         begin: dict[int, int] = {}
@@ -113,7 +113,7 @@ def topic_id(description: TopicDescription) -> str:
     return str(description.topic_id).replace("+", "-").replace("/", "_")
 
 
-def _partitions(described: Mapping[str, TopicDescription | KafkaAssetsError]) -> list[Where]:
+def partitions_of(described: Mapping[str, TopicDescription | KafkaAssetsError]) -> list[Where]:
     return [
         (topic, part.id)
         for topic, description in described.items()
@@ -122,7 +122,7 @@ def _partitions(described: Mapping[str, TopicDescription | KafkaAssetsError]) ->
     ]
 
 
-def _list(
+def ask(
     asking: Admin,
     where: Sequence[Where],
     spec: Any,

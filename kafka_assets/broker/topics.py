@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import NewTopic, TopicDescription
+from confluent_kafka.admin import NewTopic, OffsetSpec, TopicDescription
 
 from kafka_assets.broker.admin import TIMEOUT, Admin, admin, topic_error
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.offsets import describe, topic_id
+from kafka_assets.broker.offsets import ask, describe, partitions_of, topic_id
 from kafka_assets.errors import BrokerRefused, BrokerUnavailable, KafkaAssetsError, TopicMissing
 
 
@@ -86,12 +86,14 @@ def delete_topic(connection: Connection, name: str, *, timeout: float = TIMEOUT)
 
 
 def _wait_until_there(asking: Admin, name: str, *, existed: bool) -> Topic:
-    """A new topic is known to its controller first, and has leaders a moment later."""
+    """A new topic is known first, and answers for its partitions a moment later."""
     while True:
         found = describe(asking, [name])[name]
         if isinstance(found, TopicDescription):
-            return _topic(name, found, existed=existed)
-        if not isinstance(found, TopicMissing | BrokerUnavailable):
+            answers = ask(asking, partitions_of({name: found}), OffsetSpec.earliest())
+            if not any(isinstance(answer, KafkaError) for answer in answers.values()):
+                return _topic(name, found, existed=existed)
+        elif not isinstance(found, TopicMissing | BrokerUnavailable):
             raise found
         _pause(asking, f"the topic {name!r} was created, and cannot be used yet")
 

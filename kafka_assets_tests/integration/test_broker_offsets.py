@@ -121,7 +121,7 @@ def test_a_topic_that_was_created_again_has_another_id(connection: Connection, t
 def test_a_topic_that_is_created_again_while_being_asked_gives_no_offsets(
     connection: Connection, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = offsets._list
+    real = offsets.ask
     recreated = False
 
     def recreate_first(*arguments: Any) -> Any:
@@ -132,14 +132,14 @@ def test_a_topic_that_is_created_again_while_being_asked_gives_no_offsets(
             create_topic(connection, topic, partitions=2)
         return real(*arguments)
 
-    monkeypatch.setattr(offsets, "_list", recreate_first)
+    monkeypatch.setattr(offsets, "ask", recreate_first)
     assert isinstance(observe(connection, [topic])[topic], TopicChanged)
 
 
 def test_a_topic_that_is_deleted_while_being_asked_gives_no_offsets(
     connection: Connection, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = offsets._list
+    real = offsets.ask
     other = f"{topic}-other"
     create_topic(connection, other, partitions=1)
 
@@ -148,7 +148,7 @@ def test_a_topic_that_is_deleted_while_being_asked_gives_no_offsets(
             delete_topic(connection, topic)
         return real(*arguments)
 
-    monkeypatch.setattr(offsets, "_list", delete_first)
+    monkeypatch.setattr(offsets, "ask", delete_first)
     found = observe(connection, [topic, other])
     assert isinstance(found[topic], TopicMissing)
     assert isinstance(found[other], TopicOffsets)
@@ -166,7 +166,7 @@ def test_many_topics_are_asked_in_five_round_trips(
     for name in names[1:]:
         create_topic(connection, name, partitions=4)
     asked: list[str] = []
-    for name in ("_list", "describe"):
+    for name in ("ask", "describe"):
         real = getattr(offsets, name)
 
         def counted(*arguments: Any, name: str = name, real: Any = real) -> Any:
@@ -175,7 +175,7 @@ def test_many_topics_are_asked_in_five_round_trips(
 
         monkeypatch.setattr(offsets, name, counted)
     assert all(isinstance(found, TopicOffsets) for found in observe(connection, names).values())
-    assert asked == ["describe", "_list", "_list", "_list", "describe"]
+    assert asked == ["describe", "ask", "ask", "ask", "describe"]
 
 
 def test_a_broker_that_is_down_is_told_quickly_and_with_the_cure(capfd: pytest.CaptureFixture[str]) -> None:
