@@ -45,16 +45,16 @@ def sql(
     ] = None,
 ) -> None:
     """Print the ledger's whole schema as SQL."""
-    from kafka_assets.ledger.engine import parse_url  # noqa: PLC0415
-    from kafka_assets.ledger.schema import render  # noqa: PLC0415
+    from kafka_assets.ledger.engine import parse_url
+    from kafka_assets.ledger.schema import render
 
     name = dialect.value if dialect else parse_url(_url(None)).get_backend_name()
     print(render(name), end="")
 
 
 def _bring_up_to_date(url: str | None, *, as_json: bool, only_when_empty: bool) -> None:
-    from kafka_assets.ledger import schema  # noqa: PLC0415
-    from kafka_assets.ledger.engine import make_engine, shown  # noqa: PLC0415
+    from kafka_assets.ledger import schema
+    from kafka_assets.ledger.engine import make_engine, shown
 
     engine = make_engine(_url(url))
     before = schema.current_revision(engine)
@@ -73,6 +73,6 @@ def _bring_up_to_date(url: str | None, *, as_json: bool, only_when_empty: bool) 
 
 
 def _url(given: str | None) -> str:
-    from kafka_assets.settings import load_settings  # noqa: PLC0415
+    from kafka_assets.settings import load_settings
 
     return given or load_settings().database_url

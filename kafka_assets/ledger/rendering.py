@@ -112,7 +112,8 @@ def _index(index: Index, dialect: Dialect) -> str:
 def _view(view: View, dialect: Dialect) -> Iterator[str]:
     # As MySQL's default has it, a view dies with the user who made it.
     security = "SQL SECURITY INVOKER " if dialect.name in {"mysql", "mariadb"} else ""
-    yield f"-- {view.comment}\nCREATE {security}VIEW {view.name} AS\n{view.query}"
+    query = view.query.replace('"', dialect.identifier_preparer.initial_quote)
+    yield f"-- {view.comment}\nCREATE {security}VIEW {view.name} AS\n{query}"
     if dialect.name == "postgresql":
         yield _comment("VIEW", view.name, view.comment)
 

@@ -1,6 +1,7 @@
 """The ledger's views: what an operator asks, answered by one SELECT, in the same words in every database.
 
 Columns are always named with their table: after a dot even MySQL takes `partition` for a name.
+Names in "double quotes" are reserved words there, and get its own quotes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ SELECT c.asset AS asset,
        p.planned_through AS planned_through,
        p.last_stable AS last_stable,
        p.high_watermark AS high_watermark,
-       CASE WHEN p.last_stable > c.committed_through THEN p.last_stable - c.committed_through ELSE 0 END AS lag,
+       CASE WHEN p.last_stable > c.committed_through THEN p.last_stable - c.committed_through ELSE 0 END AS "lag",
        CASE WHEN p.high_watermark > p.last_stable THEN p.high_watermark - p.last_stable ELSE 0 END AS hanging,
        p.observed_at AS observed_at
 FROM kafka_committed c

@@ -267,7 +267,7 @@ SELECT c.asset AS asset,
        p.planned_through AS planned_through,
        p.last_stable AS last_stable,
        p.high_watermark AS high_watermark,
-       CASE WHEN p.last_stable > c.committed_through THEN p.last_stable - c.committed_through ELSE 0 END AS lag,
+       CASE WHEN p.last_stable > c.committed_through THEN p.last_stable - c.committed_through ELSE 0 END AS `lag`,
        CASE WHEN p.high_watermark > p.last_stable THEN p.high_watermark - p.last_stable ELSE 0 END AS hanging,
        p.observed_at AS observed_at
 FROM kafka_committed c
