@@ -1,0 +1,94 @@
+"""`dagster dev` as a service of the project: webserver and daemon, on the instance in .dagster/."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafka_assets.devstack.ports import answers
+from kafka_assets.devstack.progress import Progress
+from kafka_assets.devstack.service import Launch, Service
+
+HOME = ".dagster"
+MODULE = "kafka_assets.definitions"
+
+INSTANCE = """\
+# Written by kafka_assets where there was none; yours to change.
+telemetry:
+  enabled: false
+concurrency:
+  runs:
+    max_concurrent_runs: 4
+run_queue:
+  dequeue_interval_seconds: 1
+run_retries:
+  enabled: true
+  max_retries: 1
+  retry_on_asset_or_op_failure: false
+# A run worker that dies unseen is noticed; the lease in the ledger ends long before.
+run_monitoring:
+  enabled: true
+  start_timeout_seconds: 180
+  cancel_timeout_seconds: 60
+  max_runtime_seconds: 7200
+  poll_interval_seconds: 10
+sensors:
+  use_threads: true
+  num_workers: 4
+"""
+
+_ASK = {"query": "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"}
+
+
+class Dagster(Service):
+    """Dagster's webserver and daemon, with the project's code location."""
+
+    patience = 120.0
+    farewell = 30.0
+
+    def __init__(self, state: Path, *, module: str = MODULE) -> None:
+        super().__init__(state, "dagster")
+        self.home = state.parent / HOME
+        self.module = module
+
+    def prepare(self, ports: Mapping[str, int], progress: Progress) -> Launch:
+        write_instance(self.home)
+        return Launch(
+            [sys.executable, "-m", "dagster", "dev", "-m", self.module, "-h", "127.0.0.1", "-p", str(ports["client"])],
+            folder=self.state.parent,
+            env={"DAGSTER_HOME": str(self.home), "PYTHONWARNINGS": "ignore::UserWarning"},
+        )
+
+    def unready(self, ports: Mapping[str, int]) -> str | None:
+        if not answers(ports["client"]):
+            return f"nothing listens on port {ports['client']} yet"
+        request = urllib.request.Request(
+            f"{self.url(ports)}/graphql",
+            data=json.dumps(_ASK).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                found = json.load(answer)
+        except (urllib.error.URLError, TimeoutError, ValueError, ConnectionError) as error:
+            return f"its webserver does not answer yet: {error}"
+        ill = [one for one in found["data"]["instance"]["daemonHealth"]["allDaemonStatuses"] if one["required"]]
+        return None if all(one["healthy"] for one in ill) else "its daemon is not healthy yet"
+
+    def url(self, ports: Mapping[str, int]) -> str:
+        return f"http://127.0.0.1:{ports['client']}"
+
+    def data(self) -> list[Path]:
+        return [self.home]
+
+
+def write_instance(home: Path) -> None:
+    """A dagster.yaml with limits that suit slices, where the instance has none."""
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "dagster.yaml"
+    if not config.exists():
+        config.write_text(INSTANCE, encoding="utf-8")

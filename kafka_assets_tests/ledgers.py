@@ -1,0 +1,149 @@
+"""Crafted ledgers and chunks: what the tests of the one transaction are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlalchemy import Engine, text
+
+from kafka_assets.ledger import planning
+from kafka_assets.ledger.backends import own_process
+from kafka_assets.ledger.claims import Claim, claim
+from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import find
+from kafka_assets.plan import NewSlice, Offsets
+from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Seen
+from kafka_assets.sinks.accounting import BadPolicy
+from kafka_assets.sinks.publish import Published, Work, publish
+from kafka_assets.sinks.road import Table, road_for
+from kafka_assets.sinks.tables import ensure_table
+from kafka_assets.slices import SliceKey
+
+ASSET = "orders"
+SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])
+
+
+def plan(
+    engine: Engine,
+    *,
+    slices: Sequence[tuple[int, int]],
+    partition: int = 0,
+    topic_id: str = "id-1",
+    end: int | None = None,
+) -> list[SliceKey]:
+    """Observe a topic and plan these slices of one of its partitions."""
+    source = planning.resolve_source(engine, stream=ASSET, topic="orders", topic_id=topic_id)
+    last = slices[-1][1] if end is None else end
+    progress = planning.observe(
+        engine, source, offsets={partition: Offsets(0, last, last)}, origins={partition: slices[0][0]}, asset=ASSET
+    )
+    planned = planning.commit_plan(
+        engine,
+        source,
+        partition,
+        expected=progress[partition].planned_through,
+        slices=[NewSlice(*one) for one in slices],
+        asset=ASSET,
+    )
+    assert planned is not None
+    return planned
+
+
+def chunk_of(
+    key: SliceKey,
+    *,
+    offsets: Iterable[int] | None = None,
+    note: str = "a",
+    bad: Iterable[int] = (),
+    read_count: int | None = None,
+) -> Chunk:
+    """A chunk in which these offsets of a slice became rows, and those were bad."""
+    rows = list(range(key.start, key.end)) if offsets is None else list(offsets)
+    spoiled = list(bad)
+    rows = [offset for offset in rows if offset not in spoiled]
+    table = pa.table(
+        {
+            "id": pa.array(rows, pa.int64()),
+            "note": pa.array([note] * len(rows), pa.string()),
+            PARTITION: pa.array([key.partition] * len(rows), pa.int32()),
+            OFFSET: pa.array(rows, pa.int64()),
+        }
+    )
+    seen = Seen(read=len(rows) + len(spoiled) if read_count is None else read_count, bad=len(spoiled))
+    return Chunk(
+        rows=table,
+        seen={key: seen},
+        bad=tuple(BadRecord(key.partition, offset, "no good", None, b"\xff", (), 1) for offset in spoiled),
+    )
+
+
+@dataclass
+class Attempt:
+    """A run's attempt at some slices, step by step."""
+
+    engine: Engine
+    keys: Sequence[SliceKey]
+    run_id: str = "run-1"
+    replaces: bool = False
+    force: bool = False
+    claims: list[Claim] = field(default_factory=list[Claim])
+
+    def claim(self, *, force: bool = False, lease_ms: int = 60_000) -> Attempt:
+        found = find(self.engine, asset=ASSET, keys=self.keys)
+        self.claims = claim(
+            self.engine, list(found.values()), run_id=self.run_id, backend=own_process(), force=force, lease_ms=lease_ms
+        )
+        return self
+
+    def publish(
+        self,
+        *chunks: Chunk,
+        confirm: Callable[[Mapping[SliceKey, Seen]], None] = lambda seen: None,
+        expired: Mapping[SliceKey, int] | None = None,
+        policy: BadPolicy | None = None,
+    ) -> list[Published]:
+        given = chunks or tuple(chunk_of(key) for key in self.keys)
+        return publish(
+            self.engine,
+            road_for(self.engine),
+            Work(
+                claims=self.claims,
+                table=target(self.engine),
+                chunks=lambda: iter(given),
+                confirm=confirm,
+                expired=expired or {},
+                bad_policy=policy or BadPolicy("quarantine", 0.01),
+                run_id=self.run_id,
+                code_version="v1",
+                replaces=self.replaces,
+                force=self.force,
+            ),
+        )
+
+
+def target(engine: Engine) -> Table:
+    return ensure_table(engine, road_for(engine), name="orders", asset=ASSET, schema=SCHEMA)
+
+
+def rows_of(engine: Engine) -> list[tuple[int, int, str]]:
+    """Partition, offset and note of every row."""
+    with read(engine) as connection:
+        found = connection.execute(
+            text(
+                "select kafka_partition, kafka_offset, note from orders order by kafka_source, kafka_partition, kafka_offset"
+            )
+        )
+        return [tuple(row) for row in found]
+
+
+def scalar(engine: Engine, statement: str) -> object:
+    with read(engine) as connection:
+        return connection.scalar(text(statement))
+
+
+def committed_through(engine: Engine, partition: int = 0) -> object:
+    return scalar(
+        engine, f"select committed_through from kafka_committed where partition = {partition} order by source_id desc"
+    )
