@@ -6,7 +6,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 
 from kafka_assets.errors import StreamError
 
@@ -25,13 +25,20 @@ def duration(value: Any) -> Any:
     return value
 
 
+def _written(value: timedelta) -> str:
+    return f"{value.total_seconds():g}s"
+
+
+Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(_written, when_used="json")]
+
+
 class SliceLimits(BaseModel):
     """How offsets are cut: at most `max_records` a slice, and no record waits longer than `max_delay` to be planned."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_records: int = Field(default=500_000, ge=1, le=50_000_000)
-    max_delay: Annotated[timedelta, BeforeValidator(duration)] = timedelta(seconds=10)
+    max_delay: Duration = timedelta(seconds=10)
 
 
 class Stream(BaseModel):

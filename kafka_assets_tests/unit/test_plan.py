@@ -1,0 +1,92 @@
+"""Planning, pure: what is known and what the broker says become slices."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_assets.errors import OffsetsExpired, Truncated
+from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, plan_partition
+
+
+def policy(*, max_records: int = 100, max_slices: int = 20, on_expired: str = "fail") -> Policy:
+    return Policy(
+        max_records=max_records,
+        max_delay=timedelta(seconds=10),
+        on_expired=on_expired,  # pyright: ignore[reportArgumentType]
+        max_slices=max_slices,
+    )
+
+
+def planned(
+    at: int, offsets: tuple[int, int, int], *, waited_ms: int | None = 60_000, **limits: object
+) -> list[NewSlice]:
+    return plan_partition("orders:0", Progress(at, waited_ms), Offsets(*offsets), policy(**limits))  # pyright: ignore[reportArgumentType]
+
+
+def test_nothing_is_planned_when_nothing_is_new() -> None:
+    assert planned(50, (0, 50, 50)) == []
+
+
+def test_a_few_records_wait_until_the_delay_is_over() -> None:
+    assert planned(0, (0, 5, 5), waited_ms=9_000) == []
+    assert planned(0, (0, 5, 5), waited_ms=10_000) == [NewSlice(0, 5)]
+
+
+def test_a_full_slice_does_not_wait() -> None:
+    assert planned(0, (0, 100, 100), waited_ms=0) == [NewSlice(0, 100)]
+
+
+def test_a_backlog_is_cut_into_few_equal_slices() -> None:
+    assert planned(0, (0, 120, 120)) == [NewSlice(0, 60), NewSlice(60, 120)]
+
+
+def test_a_long_backlog_is_planned_over_several_ticks() -> None:
+    assert planned(0, (0, 1000, 1000), max_slices=2) == [NewSlice(0, 100), NewSlice(100, 200)]
+
+
+def test_records_of_an_open_transaction_wait() -> None:
+    assert planned(0, (0, 5, 99)) == [NewSlice(0, 5)]
+
+
+def test_expired_offsets_are_never_jumped_over() -> None:
+    with pytest.raises(OffsetsExpired, match="0 to 30"):
+        planned(0, (30, 50, 50))
+
+
+def test_expired_offsets_are_recorded_as_lost_where_the_policy_says_so() -> None:
+    first, second = planned(0, (30, 50, 50), on_expired="record")
+    assert (first.start, first.end, first.kind) == (0, 30, "lost")
+    assert first.reason
+    assert (second.start, second.end, second.kind) == (30, 50, "normal")
+
+
+def test_an_end_below_what_was_planned_is_an_error() -> None:
+    with pytest.raises(Truncated):
+        planned(50, (0, 40, 40))
+
+
+@given(
+    at=st.integers(0, 1000),
+    start=st.integers(0, 1500),
+    more=st.integers(0, 5000),
+    max_records=st.integers(1, 400),
+    max_slices=st.integers(1, 30),
+)
+def test_slices_follow_each_other_without_gap_or_overlap(
+    at: int, start: int, more: int, max_records: int, max_slices: int
+) -> None:
+    end = max(at, start) + more
+    slices = planned(at, (start, end, end), max_records=max_records, max_slices=max_slices, on_expired="record")
+    reached = at
+    for one in slices:
+        assert one.start == reached
+        assert one.end > one.start
+        assert one.kind == "lost" or one.end - one.start <= max_records
+        reached = one.end
+    assert reached <= end
+    if len(slices) < max_slices:
+        assert reached == end or (start > at and reached >= start)

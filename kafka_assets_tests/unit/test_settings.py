@@ -1,0 +1,62 @@
+"""Settings: environment over file over the services that are up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafka_assets.errors import SettingsError
+from kafka_assets.settings import load_settings, project_root
+
+
+def services(project: Path, **endpoints: str) -> None:
+    (project / ".kafka_assets").mkdir()
+    (project / ".kafka_assets" / "services.json").write_text(json.dumps({"version": 1, "endpoints": endpoints}))
+
+
+def test_with_none_set_the_services_that_are_up_are_found(tmp_path: Path) -> None:
+    services(tmp_path, bootstrap_servers="127.0.0.1:1", spark_remote="sc://localhost:2")
+    found = load_settings(tmp_path, {})
+    assert found.require_broker() == "127.0.0.1:1"
+    assert found.require_spark() == "sc://localhost:2"
+    assert found.database_url == f"sqlite:///{tmp_path}/.kafka_assets/kafka_assets.db"
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_services(tmp_path: Path) -> None:
+    services(tmp_path, bootstrap_servers="up:1")
+    (tmp_path / "kafka_assets.toml").write_text('bootstrap_servers = "file:1"\ndatabase_url = "sqlite:///file.db"\n')
+    found = load_settings(tmp_path, {"KAFKA_ASSETS_DATABASE_URL": "sqlite:///env.db"})
+    assert found.bootstrap_servers == "file:1"
+    assert found.database_url == "sqlite:///env.db"
+
+
+def test_kafka_properties_come_from_both_in_librdkafkas_words(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").write_text('[kafka]\n"security.protocol" = "SSL"\n"client.id" = "me"\n')
+    found = load_settings(tmp_path, {"KAFKA_ASSETS_KAFKA__SECURITY_PROTOCOL": "SASL_SSL"})
+    assert found.kafka == {"security.protocol": "SASL_SSL", "client.id": "me"}
+
+
+def test_a_master_that_was_chosen_is_not_overruled_by_a_server_that_is_up(tmp_path: Path) -> None:
+    services(tmp_path, spark_remote="sc://localhost:2")
+    assert load_settings(tmp_path, {"KAFKA_ASSETS_SPARK_MASTER": "local[2]"}).require_spark() == "local[2]"
+
+
+def test_what_is_missing_is_an_error_that_names_the_cure(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="kafka-assets up"):
+        load_settings(tmp_path, {}).require_broker()
+
+
+@pytest.mark.parametrize("text", ["nonsense = 1\n", "database_url = 5\n", "= broken"])
+def test_a_wrong_file_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kafka_assets.toml").write_text(text)
+    with pytest.raises(SettingsError, match=r"kafka_assets\.toml"):
+        load_settings(tmp_path, {})
+
+
+def test_the_project_is_found_from_below(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").touch()
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert project_root(below) == tmp_path

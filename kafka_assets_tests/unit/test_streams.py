@@ -1,0 +1,46 @@
+"""Declarations are made valid once, or refused in the user's words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from kafka_assets.errors import StreamError
+from kafka_assets.streams import declare
+
+GOOD = {"name": "orders", "topic": "orders", "target": "orders", "schema": "id BIGINT"}
+
+
+def test_a_declaration_has_sound_defaults() -> None:
+    stream = declare(**GOOD)
+    assert stream.slices.max_delay == timedelta(seconds=10)
+    assert stream.on_expired == "fail"
+    assert stream.partitions_name == "kafka_orders"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("250ms", 0.25), ("15m", 900), ("1.5h", 5400)])
+def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
+    assert declare(**GOOD, slices={"max_delay": text}).slices.max_delay == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"topic": "a b"}, "Kafka topic"),
+        ({"name": "no-dash"}, "asset name"),
+        ({"partitions": 3}, "there is no attribute 'partitions'"),
+        ({"slices": {"max_delay": "soon"}}, "write for example 10s"),
+        ({"slices": {"max_records": 0}}, "slices.max_records"),
+        ({"max_bad_ratio": 2}, "max_bad_ratio"),
+        ({"mode": "replace"}, "mode"),
+    ],
+)
+def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: str) -> None:
+    with pytest.raises(StreamError, match=words):
+        declare(**{**GOOD, **change})
+
+
+def test_a_declaration_survives_being_told_to_dagster() -> None:
+    stream = declare(**GOOD, slices={"max_delay": "2s"}, start="2026-01-01T00:00:00Z")
+    assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
