@@ -1,0 +1,260 @@
+"""What is well and what is not, here and now: each check says what it saw, and what to do.
+
+Nothing is changed by looking: no file, no topic, no table is made.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import socket
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.settings import FILE, PREFIX, Settings, load_settings
+
+Status = Literal["ok", "info", "failed"]
+
+PYTHONS = ((3, 11), (3, 13))
+PLATFORMS = {("Linux", "x86_64"), ("Linux", "aarch64")}
+TIGHT, ENOUGH = 1e9, 5e9
+"""Bytes free: below the first nothing can be promised, below the second a full set of services may not fit."""
+SECONDS = 5.0
+UP = "run `kafka-assets up`"
+
+
+@dataclass(frozen=True)
+class Check:
+    """`failed` is something broken; `info` is something that is not there, or not needed, yet."""
+
+    check: str
+    status: Status
+    detail: str
+    cure: str = ""
+
+
+def examine(
+    project: Path | None = None, *, deep: bool = False, environ: Mapping[str, str] | None = None
+) -> Iterator[Check]:
+    """All checks, one after the other, as they are done. `deep` lets Spark answer a query, which takes a while."""
+    env = os.environ if environ is None else environ
+    yield _python()
+    yield _platform()
+    try:
+        settings = load_settings(project, env)
+    except KafkaAssetsError as error:
+        yield _java(needed=False)
+        yield _failed("settings", error)
+        return
+    yield _java(needed=settings.spark_master is not None)
+    yield from _settings(settings, env)
+    yield from _guarded("kafka properties", lambda: _kafka_properties(settings))
+    yield from _guarded("broker", lambda: _broker(settings))
+    yield from _guarded("spark", lambda: _spark(settings, deep=deep))
+    yield from _guarded("database", lambda: _database(settings))
+    yield from _guarded("spark connector", _connector)
+    yield from _guarded("artifacts", _artifacts)
+    yield _disk(settings)
+
+
+def _guarded(name: str, look: Callable[[], Check | None]) -> Iterator[Check]:
+    """One check's failure is its result, and hides no other."""
+    try:
+        found = look()
+    except (KafkaAssetsError, OSError) as error:
+        found = _failed(name, error)
+    if found is not None:
+        yield found
+
+
+def _failed(name: str, error: KafkaAssetsError | OSError) -> Check:
+    if isinstance(error, KafkaAssetsError):
+        return Check(name, "failed", " · ".join(part for part in (error.what, error.why) if part), error.cure)
+    return Check(name, "failed", str(error))
+
+
+def _python() -> Check:
+    found = sys.version_info[:2]
+    oldest, newest = (".".join(map(str, pair)) for pair in PYTHONS)
+    fine = PYTHONS[0] <= found <= PYTHONS[1]
+    return Check(
+        "python",
+        "ok" if fine else "failed",
+        f"{platform.python_version()} ({sys.executable}), kafka-assets {version('kafka-assets')}",
+        "" if fine else f"use a Python from {oldest} to {newest}",
+    )
+
+
+def _platform() -> Check:
+    here = (platform.system(), platform.machine())
+    if here in PLATFORMS:
+        return Check("platform", "ok", " ".join(here))
+    return Check("platform", "info", f"{' '.join(here)}: the local services do not run here", "use services elsewhere")
+
+
+def _java(*, needed: bool) -> Check:
+    from kafka_assets.devstack.java import find_java, java_version
+    from kafka_assets.errors import ServiceError
+
+    try:
+        found = find_java()
+    except ServiceError as error:
+        detail = f"{error.what} · {error.why}; local services and a Spark of one's own need it"
+        return Check("java", "failed" if needed else "info", detail, error.cure)
+    return Check("java", "ok", f"Java {java_version(found)} ({found})")
+
+
+def _settings(settings: Settings, env: Mapping[str, str]) -> Iterator[Check]:
+    in_file = _in_file(settings.project / FILE)
+    for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "streams"):
+        value = getattr(settings, name)
+        if value is None:
+            continue
+        if env.get(PREFIX + name.upper()):
+            origin = f"environment, {PREFIX}{name.upper()}"
+        elif in_file.get(name):
+            origin = FILE
+        elif name in ("database_url", "streams"):
+            origin = "default"
+        else:
+            origin = "services that `kafka-assets up` started"
+        yield Check(f"setting {name}", "ok", f"{_shown(name, str(value))} ({origin})")
+    yield Check("project", "ok", str(settings.project))
+    if not settings.streams.is_dir():
+        cure = f"make it, or set {PREFIX}STREAMS to the folder with the streams' YAML"
+        yield Check("streams", "info", f"the folder {settings.streams} is not there", cure)
+
+
+def _in_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def _shown(name: str, value: str) -> str:
+    """A setting without its secrets: a password in a database's URL, a token in Spark's."""
+    if name == "database_url":
+        value = re.sub(r"(//[^/@:]*):.*@", r"\1:***@", value)
+    return re.sub(r"((?:token|password)=)[^;&]*", r"\1***", value)
+
+
+def _kafka_properties(settings: Settings) -> Check | None:
+    from kafka_assets.broker.connection import Connection, masked
+    from kafka_assets.broker.spark_options import spark_options
+
+    if not settings.kafka:
+        return None
+    # Both clients' words are tried, whether or not a broker is known.
+    spark_options(Connection(settings.bootstrap_servers or "", settings.kafka))
+    shown = ", ".join(f"{name}={value}" for name, value in sorted(masked(settings.kafka).items()))
+    return Check("kafka properties", "ok", shown)
+
+
+def _broker(settings: Settings) -> Check:
+    from kafka_assets.broker.cluster import describe_cluster
+    from kafka_assets.broker.connection import Connection
+
+    if settings.bootstrap_servers is None:
+        return Check("broker", "info", "none is set, and none was started", f"{UP}, or set {PREFIX}BOOTSTRAP_SERVERS")
+    cluster = describe_cluster(Connection.of(settings), timeout=SECONDS)
+    return Check("broker", "ok", f"cluster {cluster.cluster_id}: {', '.join(cluster.brokers)}")
+
+
+def _spark(settings: Settings, *, deep: bool) -> Check:
+    endpoint = settings.spark_remote or settings.spark_master
+    if endpoint is None:
+        return Check(
+            "spark", "info", "none is set, and none was started", f"{UP}, or set {PREFIX}SPARK_REMOTE or _SPARK_MASTER"
+        )
+    address = re.match(r"(?:sc|spark)://([^/:;]+)(?::(\d+))?", endpoint)
+    if address is not None:
+        default = 15002 if endpoint.startswith("sc:") else 7077
+        host, port = address[1], int(address[2] or default)
+        try:
+            socket.create_connection((host, port), timeout=SECONDS).close()
+        except OSError as error:
+            return Check("spark", "failed", f"nothing answers at {host}:{port} ({error})", f"start it, or {UP}")
+    if not deep or settings.spark_remote is None:
+        seen = f"{address[1]}:{address[2] or ''} listens" if address else f"{endpoint}, started by each run"
+        return Check("spark", "ok", f"{seen}; not asked (--deep asks)" if settings.spark_remote else seen)
+    return _ask_spark(endpoint)
+
+
+def _ask_spark(endpoint: str) -> Check:
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    try:
+        session = SparkSession(connection=endpoint)
+        try:
+            session.sql("SELECT 1").collect()
+            running = session.version
+        finally:
+            session.stop()
+    except (PySparkException, grpc.RpcError) as error:
+        said = str(error).strip().splitlines()[0]
+        return Check("spark", "failed", f"it does not answer a query: {said}", f"check the address and token, or {UP}")
+    client = version("pyspark")
+    if running != client:
+        detail = f"the server is Spark {running}, the client {client}"
+        return Check("spark", "failed", detail, f"use a server of Spark {client}")
+    return Check("spark", "ok", f"Spark {running} answered a query")
+
+
+def _database(settings: Settings) -> Check:
+    from kafka_assets.ledger.engine import make_engine, parse_url, shown
+    from kafka_assets.ledger.schema import REVISION, current_revision
+
+    url = parse_url(settings.database_url)
+    make = "run `kafka-assets db init`, or let the sensor make it"
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return Check("database", "info", f"{url.database} is not there yet", make)
+    found = current_revision(make_engine(url))
+    if found is None:
+        return Check("database", "info", f"{shown(url)} has no ledger yet", make)
+    if found != REVISION:
+        detail = f"the ledger in {shown(url)} is at revision {found}; this code needs {REVISION}"
+        return Check("database", "failed", detail, "run `kafka-assets db upgrade`, or use the code of its revision")
+    return Check("database", "ok", f"ledger at revision {found} in {shown(url)}")
+
+
+def _connector() -> Check:
+    from kafka_assets.devstack.artifacts import group
+
+    client = version("pyspark")
+    connector = next(jar.version for jar in group("spark-connector") if jar.name.startswith("spark-sql-kafka"))
+    if client != connector:
+        detail = f"pyspark {client}, but the Kafka connector is of Spark {connector}"
+        return Check("spark connector", "failed", detail, f"pip install pyspark=={connector}")
+    return Check("spark connector", "ok", f"pyspark {client} and the connector of Spark {connector}")
+
+
+def _artifacts() -> Check:
+    from kafka_assets.devstack.artifacts import cache_folder, group
+    from kafka_assets.devstack.fetch import absent
+
+    needed = [*group("kafka"), *group("spark-connector")]
+    missing = absent(needed)
+    if missing:
+        size = sum(artifact.size for artifact in missing) / 1e6
+        detail = f"{len(missing)} of {len(needed)} files are not in {cache_folder()} yet ({size:.0f} MB)"
+        return Check("artifacts", "info", detail, "`kafka-assets up` fetches them, once for this user")
+    return Check("artifacts", "ok", f"{len(needed)} files in {cache_folder()}, as jars.lock has them")
+
+
+def _disk(settings: Settings) -> Check:
+    free = shutil.disk_usage(settings.project).free
+    detail = f"{free / 1e9:.1f} GB free at {settings.project}"
+    if free < TIGHT:
+        return Check("disk", "failed", detail, "make room")
+    return Check("disk", "ok" if free >= ENOUGH else "info", detail, "" if free >= ENOUGH else "make room soon")
