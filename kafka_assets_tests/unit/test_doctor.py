@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kafka_assets.audit import doctor
+from kafka_assets.audit.doctor import Check, examine
+from kafka_assets.broker import admin
+from kafka_assets.cli import app
+
+NOWHERE = {"KAFKA_ASSETS_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(admin, "ALL_DOWN_GRACE", 0.1)  # nobody will ever listen on port 1
+
+
+def checks(project: Path, **environ: str) -> dict[str, Check]:
+    return {check.check: check for check in examine(project, environ=environ)}
+
+
+def test_an_empty_folder_without_services_is_not_broken(tmp_path: Path) -> None:
+    found = checks(tmp_path)
+    assert {check.status for check in found.values()} == {"ok", "info"}
+    assert "kafka-assets up" in found["broker"].cure
+    assert "kafka-assets up" in found["spark"].cure
+    assert "kafka-assets db init" in found["database"].cure
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    checks(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_always_has_a_cure(tmp_path: Path) -> None:
+    found = checks(tmp_path, **NOWHERE, KAFKA_ASSETS_SPARK_REMOTE="sc://localhost:1")
+    assert [check.check for check in found.values() if check.status != "ok" and not check.cure] == []
+
+
+def test_each_setting_says_where_it_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").write_text('spark_master = "local[2]"')
+    (tmp_path / ".kafka_assets").mkdir()
+    (tmp_path / ".kafka_assets" / "services.json").write_text(
+        json.dumps({"endpoints": {"bootstrap_servers": "127.0.0.1:1"}})
+    )
+    found = checks(tmp_path, KAFKA_ASSETS_DATABASE_URL=f"sqlite:///{tmp_path}/x.db")
+    assert "environment, KAFKA_ASSETS_DATABASE_URL" in found["setting database_url"].detail
+    assert "(kafka_assets.toml)" in found["setting spark_master"].detail
+    assert "kafka-assets up" in found["setting bootstrap_servers"].detail
+    assert "(default)" in found["setting streams"].detail
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    found = checks(
+        tmp_path,
+        KAFKA_ASSETS_DATABASE_URL="postgresql://me:hunter2@127.0.0.1:1/x",
+        KAFKA_ASSETS_SPARK_REMOTE="sc://localhost:1/;token=hunter2",
+        KAFKA_ASSETS_KAFKA__SASL_PASSWORD="hunter2",
+        KAFKA_ASSETS_KAFKA__SASL_USERNAME="alice",
+    )
+    assert not [check for check in found.values() if "hunter2" in check.detail + check.cure]
+    assert "alice" in found["kafka properties"].detail
+    assert "me:***@127.0.0.1:1/x" in found["setting database_url"].detail
+
+
+def test_a_broker_that_is_configured_and_down_is_a_failure(tmp_path: Path) -> None:
+    found = checks(tmp_path, **NOWHERE)
+    assert found["broker"].status == "failed"
+    assert "127.0.0.1:1" in found["broker"].detail
+
+
+def test_a_spark_that_is_configured_and_down_is_a_failure(tmp_path: Path) -> None:
+    found = checks(tmp_path, KAFKA_ASSETS_SPARK_REMOTE="sc://localhost:1/;token=x")
+    assert found["spark"].status == "failed"
+    assert "localhost:1" in found["spark"].detail
+
+
+def test_one_failure_hides_no_other_check(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("this is no database, and it is long enough to be looked at as one" * 9)
+    found = checks(tmp_path, **NOWHERE, KAFKA_ASSETS_DATABASE_URL=f"sqlite:///{tmp_path}/x.db")
+    assert found["database"].status == "failed"
+    assert found["broker"].status == "failed"
+    assert found["disk"].status == "ok"
+
+
+def test_settings_that_cannot_be_read_are_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").write_text("this is = = no toml")
+    found = checks(tmp_path)
+    assert found["settings"].status == "failed"
+    assert "kafka_assets.toml" in found["settings"].detail
+
+
+def test_kafka_properties_that_one_of_the_clients_cannot_have_are_a_failure(tmp_path: Path) -> None:
+    java = checks(tmp_path, KAFKA_ASSETS_KAFKA__SASL_JAAS_CONFIG="x")["kafka properties"]
+    assert (java.status, "sasl.username" in java.cure) == ("failed", True)
+    assert checks(tmp_path, KAFKA_ASSETS_KAFKA__SSL_CRL_LOCATION="x")["kafka properties"].status == "failed"
+
+
+def test_a_ledger_of_another_revision_is_a_failure(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    assert CliRunner().invoke(app, ["db", "init", "--url", url]).exit_code == 0
+    assert checks(tmp_path, KAFKA_ASSETS_DATABASE_URL=url)["database"].status == "ok"
+    with sqlite3.connect(tmp_path / "x.db") as database:
+        database.execute("UPDATE kafka_ledger_version SET version_num = '9999'")
+    database.close()
+    found = checks(tmp_path, KAFKA_ASSETS_DATABASE_URL=url)["database"]
+    assert (found.status, "9999" in found.detail) == ("failed", True)
+
+
+def test_a_pyspark_that_does_not_fit_the_connector_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "version", lambda _name: "4.3.0")
+    found = checks(tmp_path)["spark connector"]
+    assert found.status == "failed"
+    assert "pip install pyspark==" in found.cure
+
+
+def test_without_java_only_those_who_need_it_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert checks(tmp_path)["java"].status == "info"
+    assert checks(tmp_path, KAFKA_ASSETS_SPARK_MASTER="local[2]")["java"].status == "failed"
+
+
+def test_the_command_exits_with_0_or_1_and_prints_json_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    well = CliRunner().invoke(app, ["doctor", "--json"])
+    assert well.exit_code == 0
+    assert set(json.loads(well.stdout)[0]) == {"check", "status", "detail", "cure"}
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    ill = CliRunner().invoke(app, ["doctor"])
+    assert ill.exit_code == 1
+    assert "failed" in ill.stdout
