@@ -1,9 +1,9 @@
 """`@kafka_asset`: a function of records becomes a Dagster asset whose partitions are slices of a topic."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: Dagster checks the context's annotation itself, not its text.
 import hashlib
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -58,6 +58,15 @@ def build_asset(
     group_name: str | None = None,
     owners: list[str] | None = None,
     code_version: str,
+) -> dg.AssetsDefinition:
+    with warnings.catch_warnings():
+        # `single_run` is what makes a batch one transaction, and Dagster calls the parameter beta.
+        warnings.filterwarnings("ignore", message=".*`backfill_policy`.*", category=dg.BetaWarning)
+        return _asset(stream, function, group_name=group_name, owners=owners, code_version=code_version)
+
+
+def _asset(
+    stream: Stream, function: Transform, *, group_name: str | None, owners: list[str] | None, code_version: str
 ) -> dg.AssetsDefinition:
     wants_context = _wants_context(function, stream)
 

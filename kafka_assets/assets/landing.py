@@ -64,7 +64,7 @@ class Landing:
 
     def schema(self, frame: DataFrame) -> pa.Schema:
         """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read."""
-        return to_arrow_schema(landed_columns(frame, stream=self.stream.name).schema)
+        return to_arrow_schema(landed_columns(frame, stream=self.stream.name).schema, timezone="UTC")
 
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
         """Chunks of at most `CHUNK_OFFSETS`, from the offset of each slice that can still be read."""

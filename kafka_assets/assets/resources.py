@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
@@ -44,7 +45,7 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
 class SparkResource(LazyPySparkResource):
     """dagster-pyspark's lazy session; without a configuration it is the Spark that the settings name."""
 
-    spark_config: dict[str, object] = Field(default_factory=dict)  # pyright: ignore[reportIncompatibleVariableOverride]
+    spark_config: dict[str, Any] = Field(default_factory=dict)
 
     def _init_session(self) -> None:
         if self._spark_session is None and not self.spark_config:

@@ -7,7 +7,7 @@ import sys
 import click
 import typer
 
-from kafka_assets.cli import database, doctor, stack
+from kafka_assets.cli import database, demo, doctor, stack
 from kafka_assets.cli.console import report
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (stack, database, doctor):
+for module in (stack, demo, database, doctor):
     module.register(app)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafka_assets.audit.demo import Verdict
     from kafka_assets.broker.connection import Connection
 
+SERVICE = "dagster"
 STALLED = 240.0
 """Seconds without a row, while some are due, until the demo gives up."""
 PRODUCE_SECONDS = 12.0
@@ -34,7 +35,6 @@ def demo(
 ) -> None:
     """Land a sample topic through the sensor, and show that every record is there once."""
     from kafka_assets import devstack
-    from kafka_assets.devstack.dagster import SERVICE
 
     state = load_settings().state
     there = {one.name for one in devstack.status(state) if one.state == "ready"}

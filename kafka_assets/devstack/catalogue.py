@@ -8,16 +8,20 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafka_assets.devstack.dagster import Dagster
 from kafka_assets.devstack.kafka import Kafka
+from kafka_assets.devstack.mariadb import MariaDB
 from kafka_assets.devstack.ports import choose
+from kafka_assets.devstack.postgresql import PostgreSQL
 from kafka_assets.devstack.progress import Progress
+from kafka_assets.devstack.registry import Registry
 from kafka_assets.devstack.service import Service
 from kafka_assets.devstack.spark import SparkConnect
 from kafka_assets.devstack.state import State, StateFile
 from kafka_assets.errors import ServiceError, UsageError
 
 DEFAULT = ("kafka", "spark")
-OPTIONAL = ("postgresql", "mariadb", "mysql", "registry")
+OPTIONAL = ("postgresql", "mariadb", "mysql", "registry", "dagster")
 CLUSTER_SIZES = (1, 3)
 
 
@@ -73,9 +77,20 @@ def assign_ports(file: StateFile, services: Sequence[Service], progress: Progres
 
 
 def _single(name: str, folder: Path, state: State) -> Service:
-    if name == "spark":
-        return SparkConnect(folder, token=state.secrets.get("spark", ""))
-    raise ServiceError(f"{name} is not built yet")
+    password = state.secrets.get("password", "")
+    match name:
+        case "spark":
+            return SparkConnect(folder, token=state.secrets.get("spark", ""))
+        case "postgresql":
+            return PostgreSQL(folder, password=password)
+        case "mariadb":
+            return MariaDB(folder, password=password)
+        case "registry":
+            return Registry(folder)
+        case "dagster":
+            return Dagster(folder)
+        case _:
+            raise ServiceError(f"{name} is not built yet")
 
 
 def _kafka(folder: Path, state: State, size: int) -> list[Service]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -82,20 +83,20 @@ def strays(folder: Path, name: str | None = None) -> list[psutil.Process]:
     return found
 
 
-def stop(processes: Iterable[psutil.Process], *, patience: float) -> bool:
+def stop(processes: Iterable[psutil.Process], *, patience: float, ask: signal.Signals = signal.SIGTERM) -> bool:
     """End processes and all that they started: asked first, killed after `patience` seconds. True if all obeyed."""
     family = _with_descendants(processes)
     heads = [process for process in family if process not in _children_of(family)]
     for process in heads:
-        _signal(process, kill=False)
+        _signal(process, ask)
     _, stubborn = psutil.wait_procs(heads, timeout=patience)
     # What its parent left behind is asked, too, but not waited for as long.
     orphans = [process for process in family if process not in heads and is_alive(process)]
     for process in orphans:
-        _signal(process, kill=False)
+        _signal(process, signal.SIGTERM)
     _, left = psutil.wait_procs(orphans, timeout=2)
     for process in (*stubborn, *left):
-        _signal(process, kill=True)
+        _signal(process, signal.SIGKILL)
     psutil.wait_procs([*stubborn, *left], timeout=10)
     return not stubborn
 
@@ -122,14 +123,11 @@ def _children_of(family: Iterable[psutil.Process]) -> list[psutil.Process]:
     return children
 
 
-def _signal(process: psutil.Process, *, kill: bool) -> None:
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
     try:
-        if kill:
-            process.kill()
-        else:
-            process.terminate()
+        process.send_signal(number)
     except psutil.NoSuchProcess:
-        pass
+        return
 
 
 def tail(log: Path, *, since: int = 0, lines: int = 12) -> str:

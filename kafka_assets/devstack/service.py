@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ class Service(ABC):
     """Seconds until it must have answered a request."""
     farewell: ClassVar[float] = 20.0
     """Seconds between being asked to stop and being killed."""
+
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
     def __init__(self, state: Path, name: str) -> None:
         self.name = name

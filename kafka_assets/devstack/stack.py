@@ -67,8 +67,10 @@ def up(
     )
 
 
-def down(state_dir: Path, *, delete: bool = False, progress: Progress | None = None) -> list[str]:
-    """Stop everything of this project, clients of others first; return the names of what was stopped."""
+def down(
+    state_dir: Path, *, only: Sequence[str] | None = None, delete: bool = False, progress: Progress | None = None
+) -> list[str]:
+    """Stop everything of this project, or only what is named, clients of others first; return what was stopped."""
     progress = progress or Silent()
     folder = state_dir.resolve()
     if not folder.exists():
@@ -81,7 +83,10 @@ def down(state_dir: Path, *, delete: bool = False, progress: Progress | None = N
             progress.say(f"{error.what}; ending what carries this project's mark")
             file.forget()
             known, records = [], {}
-        stopped = [name for name in _stop_order(records) if _stop(name, records[name], known, file, progress)]
+        names = [name for name in _stop_order(records) if only is None or name in only]
+        stopped = [name for name in names if _stop(name, records[name], known, file, progress)]
+        if only is not None:
+            return stopped
         if strays := processes.strays(folder):
             progress.say(f"ending what was left of them (pid {', '.join(str(one.pid) for one in strays)})")
             processes.stop(strays, patience=15)
@@ -143,7 +148,7 @@ def _raise_failures(starts: Sequence[Future[None]]) -> None:
 
 def _stop_order(records: dict[str, Record]) -> list[str]:
     """Spark before the brokers that it reads from; databases last."""
-    rank = {"spark": 0, "registry": 1}
+    rank = {"dagster": -1, "spark": 0, "registry": 1}
     return sorted(records, key=lambda name: (rank.get(name, 2 if name.startswith("kafka-") else 3), name))
 
 
@@ -152,8 +157,8 @@ def _stop(name: str, record: Record, known: Sequence[Service], file: StateFile, 
     if process is None:
         progress.say(f"{name} was dead already (pid {record.pid})")
     else:
-        patience = next((service.farewell for service in known if service.name == name), Service.farewell)
-        obeyed = processes.stop([process], patience=patience)
+        service: Service | type[Service] = next((one for one in known if one.name == name), Service)
+        obeyed = processes.stop([process], patience=service.farewell, ask=service.stop_signal)
         progress.say(f"{name} stopped (pid {record.pid}{'' if obeyed else ', killed: it did not stop when asked'})")
 
     def edit(state: State) -> None:

@@ -37,7 +37,7 @@ def running(service: Service, file: StateFile, *, progress: Progress, cancelled:
         _record(service, file, process, record.ports, ready=True)
         return True
     progress.say(f"{service.name} (pid {record.pid}) does not answer ({reason}); starting it again, with its data")
-    processes.stop([process], patience=service.farewell)
+    processes.stop([process], patience=service.farewell, ask=service.stop_signal)
     return False
 
 
@@ -63,7 +63,7 @@ def start(
     reason = _wait(service, process, ports, patience=service.patience, cancelled=cancelled)
     if reason is not None:
         ended = not processes.is_alive(process)
-        processes.stop([process], patience=service.farewell)
+        processes.stop([process], patience=service.farewell, ask=service.stop_signal)
         _forget(service, file)
         raise _failed(service, reason, ended=ended, since=since)
     _record(service, file, process, ports, ready=True)

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
-from kafka_assets.streams import Stream
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.streams import Stream
 
 IN_FLIGHT = 2
 """Measured: one leaves the publisher waiting, three make the executors fight (facts/writes.md)."""
@@ -67,26 +67,42 @@ def stream_chunks(
 def _fetch(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
     slices = sorted({part for piece in pieces for part in piece.slices})
     raw = read(pieces)
-    observation = Observation()
-    counted = decode(raw, format=stream.format, schema=stream.schema_).observe(observation, *_measures(slices))
+    delivered, decoded = Observation(), Observation()
+    counted = decode(raw.observe(delivered, *_delivered(slices)), format=stream.format, schema=stream.schema_).observe(
+        decoded, *_bad(slices)
+    )
     rows = landed_columns(transform(good(counted)), stream=stream.name).toArrow()
-    seen = _seen(observation.get, slices)
+    seen = _seen({**delivered.get, **decoded.get}, slices)
     bad = sum(part.bad for part in seen.values())
     return Chunk(rows=rows, seen=seen, bad=_bad_records(raw, stream, expected=bad) if bad else ())
 
 
-def _measures(slices: Sequence[SliceKey]) -> list[Column]:
+def _delivered(slices: Sequence[SliceKey]) -> list[Column]:
+    """Counted on what the source gives, before anything else: by these the books are kept."""
+    size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
     columns: list[Column] = []
     for number, part in enumerate(slices):
-        inside = (F.col(PARTITION) == part.partition) & (F.col(OFFSET) >= part.start) & (F.col(OFFSET) < part.end)
-        stamp = F.when(inside, F.col("kafka_timestamp"))
+        inside = _inside(part, partition="partition", offset="offset")
+        stamp = F.when(inside, F.col("timestamp"))
         columns += [
             F.count_if(inside).alias(f"read_{number}"),
-            F.count_if(inside & F.col(BAD).isNotNull()).alias(f"bad_{number}"),
+            F.sum(F.when(inside, size)).alias(f"bytes_{number}"),
             F.min(stamp).alias(f"first_{number}"),
             F.max(stamp).alias(f"last_{number}"),
         ]
     return columns
+
+
+def _bad(slices: Sequence[SliceKey]) -> list[Column]:
+    return [
+        F.count_if(_inside(part, partition=PARTITION, offset=OFFSET) & F.col(BAD).isNotNull()).alias(f"bad_{number}")
+        for number, part in enumerate(slices)
+    ]
+
+
+def _inside(part: SliceKey, *, partition: str, offset: str) -> Column:
+    place = F.col(offset)
+    return (F.col(partition) == part.partition) & (place >= part.start) & (place < part.end)
 
 
 def _seen(found: dict[str, Any], slices: Sequence[SliceKey]) -> dict[SliceKey, Seen]:
@@ -94,6 +110,7 @@ def _seen(found: dict[str, Any], slices: Sequence[SliceKey]) -> dict[SliceKey, S
         part: Seen(
             read=found[f"read_{number}"],
             bad=found[f"bad_{number}"],
+            bytes_read=found[f"bytes_{number}"] or 0,
             first_timestamp=_millis(found[f"first_{number}"]),
             last_timestamp=_millis(found[f"last_{number}"]),
         )
