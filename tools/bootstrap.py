@@ -94,7 +94,7 @@ def install_packages():
         install = [uv, "pip", "install", "--quiet", "--python", PYTHON]
     else:
         make_venv()
-        install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--use-pep517"]
     install += ["--no-deps", "--require-hashes"]
     # What builds comes first and from the lock, too: an isolated build would fetch whatever is newest.
     builder = os.path.join(VENV, "builder.lock")

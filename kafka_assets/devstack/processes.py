@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -89,16 +90,26 @@ def stop(processes: Iterable[psutil.Process], *, patience: float, ask: signal.Si
     heads = [process for process in family if process not in _children_of(family)]
     for process in heads:
         _signal(process, ask)
-    _, stubborn = psutil.wait_procs(heads, timeout=patience)
+    stubborn = _still_there(heads, timeout=patience)
     # What its parent left behind is asked, too, but not waited for as long.
     orphans = [process for process in family if process not in heads and is_alive(process)]
     for process in orphans:
         _signal(process, signal.SIGTERM)
-    _, left = psutil.wait_procs(orphans, timeout=2)
-    for process in (*stubborn, *left):
+    left = [*stubborn, *_still_there(orphans, timeout=2)]
+    for process in left:
         _signal(process, signal.SIGKILL)
-    psutil.wait_procs([*stubborn, *left], timeout=10)
+    _still_there(left, timeout=10)
     return not stubborn
+
+
+def _still_there(processes: Sequence[psutil.Process], *, timeout: float) -> list[psutil.Process]:
+    """Wait until all have ended; return those that have not. One that nobody collected yet (a zombie) has."""
+    deadline = time.monotonic() + timeout
+    alive = [process for process in processes if is_alive(process)]
+    while alive and time.monotonic() < deadline:
+        time.sleep(0.05)
+        alive = [process for process in alive if is_alive(process)]
+    return alive
 
 
 def _with_descendants(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
