@@ -132,7 +132,8 @@ def rows_of(engine: Engine) -> list[tuple[int, int, str]]:
     with read(engine) as connection:
         found = connection.execute(
             text(
-                "select kafka_partition, kafka_offset, note from orders order by kafka_source, kafka_partition, kafka_offset"
+                "select kafka_partition, kafka_offset, note from orders"
+                " order by kafka_source, kafka_partition, kafka_offset"
             )
         )
         return [tuple(row) for row in found]

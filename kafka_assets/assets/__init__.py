@@ -1,0 +1,1 @@
+"""The only room that knows Dagster: decorator, IO manager, sensor, resources."""

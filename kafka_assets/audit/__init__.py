@@ -1,0 +1,1 @@
+"""Looking at what is there: standing, doctor, the demo's verdict."""

@@ -1,0 +1,1 @@
+"""The one transaction, and each database's fast road into it."""

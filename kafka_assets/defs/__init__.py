@@ -1,0 +1,1 @@
+"""The example project: one stream a file."""

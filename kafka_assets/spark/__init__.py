@@ -1,0 +1,1 @@
+"""Spark: exact ranges of Kafka, decoded, as bounded Arrow chunks. Knows neither Dagster nor SQL."""
