@@ -74,7 +74,7 @@ CREATE TABLE kafka_slice (
     -- one slice per id
     CONSTRAINT kafka_slice_pk PRIMARY KEY (id),
     -- two slices never end together
-    CONSTRAINT kafka_slice_end UNIQUE (source_id, `partition`, end_offset),
+    CONSTRAINT kafka_slice_end UNIQUE (end_offset, source_id, `partition`),
     -- lets a publication carry the range
     CONSTRAINT kafka_slice_range UNIQUE (id, start_offset, end_offset),
     -- two slices never start together
@@ -84,7 +84,7 @@ CREATE TABLE kafka_slice (
     -- no slice of a partition that is not planned
     CONSTRAINT kafka_slice_partition FOREIGN KEY(source_id, `partition`) REFERENCES kafka_progress (source_id, `partition`),
     -- no gap: a slice starts where another one ends; and a window that one follows cannot grow into it
-    CONSTRAINT kafka_slice_prior FOREIGN KEY(source_id, `partition`, prior_end) REFERENCES kafka_slice (source_id, `partition`, end_offset),
+    CONSTRAINT kafka_slice_prior FOREIGN KEY(prior_end, source_id, `partition`) REFERENCES kafka_slice (end_offset, source_id, `partition`),
     -- no slice stands outside the chain
     CONSTRAINT kafka_slice_chain CHECK ((prior_end IS NOT NULL AND prior_end = start_offset AND is_first IS NULL) OR (prior_end IS NULL AND is_first IS NOT NULL AND is_first = 1)),
     -- no unknown kind
@@ -97,7 +97,7 @@ CREATE TABLE kafka_slice (
     CONSTRAINT kafka_slice_reason CHECK (kind = 'normal' OR reason IS NOT NULL)
 ) ENGINE=InnoDB CHARSET=utf8mb4 COMMENT='Offsets [start, end) of one partition, in a chain: each but the first starts where another one ends' COLLATE utf8mb4_bin;
 
-CREATE INDEX kafka_slice_prior_end ON kafka_slice (source_id, `partition`, prior_end) COMMENT 'growing a live window looks for slices that follow it: without this, through all of them';
+CREATE INDEX kafka_slice_prior_end ON kafka_slice (prior_end, source_id, `partition`) COMMENT 'growing a live window looks for slices that follow it: without this, through all of them';
 
 -- One asset's result for one slice; its counts commit together with its rows
 CREATE TABLE kafka_publication (

@@ -126,12 +126,12 @@ CREATE TABLE kafka_slice (
     reason TEXT,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT kafka_slice_pk PRIMARY KEY (id),
-    CONSTRAINT kafka_slice_end UNIQUE (source_id, partition, end_offset),
+    CONSTRAINT kafka_slice_end UNIQUE (end_offset, source_id, partition),
     CONSTRAINT kafka_slice_range UNIQUE (id, start_offset, end_offset),
     CONSTRAINT kafka_slice_start UNIQUE (source_id, partition, start_offset),
     CONSTRAINT kafka_slice_first FOREIGN KEY(source_id, partition, first_start) REFERENCES kafka_progress (source_id, partition, origin),
     CONSTRAINT kafka_slice_partition FOREIGN KEY(source_id, partition) REFERENCES kafka_progress (source_id, partition),
-    CONSTRAINT kafka_slice_prior FOREIGN KEY(source_id, partition, prior_end) REFERENCES kafka_slice (source_id, partition, end_offset),
+    CONSTRAINT kafka_slice_prior FOREIGN KEY(prior_end, source_id, partition) REFERENCES kafka_slice (end_offset, source_id, partition),
     CONSTRAINT kafka_slice_chain CHECK ((prior_end IS NOT NULL AND prior_end = start_offset AND is_first IS NULL) OR (prior_end IS NULL AND is_first IS NOT NULL AND is_first = 1)),
     CONSTRAINT kafka_slice_kind CHECK (kind IN ('normal', 'lost', 'skipped')),
     CONSTRAINT kafka_slice_not_empty CHECK (start_offset >= 0 AND end_offset > start_offset),
@@ -139,7 +139,7 @@ CREATE TABLE kafka_slice (
     CONSTRAINT kafka_slice_reason CHECK (kind = 'normal' OR reason IS NOT NULL)
 );
 
-CREATE INDEX kafka_slice_prior_end ON kafka_slice (source_id, partition, prior_end);
+CREATE INDEX kafka_slice_prior_end ON kafka_slice (prior_end, source_id, partition);
 
 COMMENT ON TABLE kafka_slice IS 'Offsets [start, end) of one partition, in a chain: each but the first starts where another one ends';
 
