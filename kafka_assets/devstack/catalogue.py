@@ -11,6 +11,7 @@ from pathlib import Path
 from kafka_assets.devstack.dagster import Dagster
 from kafka_assets.devstack.kafka import Kafka
 from kafka_assets.devstack.mariadb import MariaDB
+from kafka_assets.devstack.mysql import MySQL
 from kafka_assets.devstack.ports import choose
 from kafka_assets.devstack.postgresql import PostgreSQL
 from kafka_assets.devstack.progress import Progress
@@ -85,12 +86,12 @@ def _single(name: str, folder: Path, state: State) -> Service:
             return PostgreSQL(folder, password=password)
         case "mariadb":
             return MariaDB(folder, password=password)
+        case "mysql":
+            return MySQL(folder, password=password)
         case "registry":
             return Registry(folder)
-        case "dagster":
-            return Dagster(folder)
         case _:
-            raise ServiceError(f"{name} is not built yet")
+            return Dagster(folder)
 
 
 def _kafka(folder: Path, state: State, size: int) -> list[Service]:

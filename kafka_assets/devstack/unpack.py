@@ -26,7 +26,7 @@ def unpacked(place: Path, fill: Callable[[Path], None], *, size: int, progress: 
         if not place.is_dir():
             require_space(place.parent, size, what=f"unpack {place.name}")
             progress.say(f"unpacking {place.name}, once for this user")
-            aside = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
+            aside = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
             try:
                 fill(aside)
                 aside.chmod(0o755)
