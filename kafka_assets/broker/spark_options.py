@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,6 +72,8 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+"""The identifier 1.2.840.113549.1.5.13, as it stands in a key's first bytes."""
 _PKCS8 = re.compile(r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----.+?-----END (ENCRYPTED )?PRIVATE KEY-----", re.DOTALL)
 
 
@@ -187,7 +190,21 @@ def _private_key(text: str) -> str:
             why="Java reads private keys in PKCS#8 only (BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY)",
             cure="convert it: openssl pkcs8 -topk8 -nocrypt -in key.pem -out key.pkcs8.pem",
         )
+    if found[1] and _PBES2 in _der(found.group()):
+        raise SettingsError(
+            "the client's encrypted key cannot be given to Spark",
+            why="the Java client has no PBES2, by which openssl encrypts private keys",
+            cure="make a PKCS#12 file: openssl pkcs12 -export -in cert.pem -inkey key.pem -out client.p12, "
+            "and set ssl.keystore.location and ssl.keystore.password instead",
+        )
     return found.group()
+
+
+def _der(pem: str) -> bytes:
+    try:
+        return base64.b64decode("".join(pem.strip().splitlines()[1:-1]))
+    except ValueError as error:
+        raise SettingsError("the client's key is damaged", why=str(error), cure="give the PEM file as made") from error
 
 
 def _is_default(name: str, value: str) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,19 @@ def test_a_key_that_java_cannot_read_is_refused_with_the_command_that_converts_i
     old = KEY.replace("PRIVATE", "RSA PRIVATE")
     with pytest.raises(SettingsError, match="openssl pkcs8"):
         options(security_protocol="SSL", ssl_certificate_pem=CERTIFICATE, ssl_key_pem=old)
+
+
+def test_a_key_with_the_encryption_that_java_lacks_is_refused_with_a_way_out() -> None:
+    key = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n{}\n-----END ENCRYPTED PRIVATE KEY-----"
+    der = bytes.fromhex("3056060930") + bytes.fromhex("06092a864886f70d01050d")
+    with pytest.raises(SettingsError, match="openssl pkcs12"):
+        options(
+            security_protocol="SSL",
+            ssl_certificate_pem=CERTIFICATE,
+            ssl_key_pem=key.format(base64.b64encode(der).decode()),
+        )
+    with pytest.raises(SettingsError, match="damaged"):
+        options(security_protocol="SSL", ssl_certificate_pem=CERTIFICATE, ssl_key_pem=key.format("A"))
 
 
 def test_a_certificate_without_its_key_is_refused() -> None:

@@ -1,0 +1,199 @@
+"""A broker behind SASL and TLS, reached by both clients from one set of properties."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from kafka_assets.broker.admin import admin
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.read import read_range
+from kafka_assets.broker.ready import answering_brokers
+from kafka_assets.broker.spark_options import jaas_quoted, spark_options
+from kafka_assets.broker.topics import create_topic
+from kafka_assets.devstack import artifacts, fetch
+from kafka_assets.devstack.java import find_java
+from kafka_assets.devstack.ports import choose
+from kafka_assets.errors import BrokerRefused, BrokerUnavailable, SettingsError
+from kafka_assets_tests.certificates import Authority
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PASSWORD = "a \"quoted\" \\back\\slash; 'and' {more} ${HOME} ö"
+CLIENTS = ("scram256", "scram512", "plain", "tls", "tls_pkcs12")
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+@dataclass(frozen=True)
+class SecuredBroker:
+    ports: dict[str, int]
+    folder: Path
+
+    def at(self, listener: str, **properties: str) -> Connection:
+        named = {name.replace("_", "."): value for name, value in properties.items()}
+        return Connection(f"127.0.0.1:{self.ports[listener]}", named)
+
+    def client(self, kind: str, *, password: str = PASSWORD) -> Connection:
+        ca = str(self.folder / "ca.pem")
+        if kind == "tls_pkcs12":
+            bundle = {"ssl_keystore_location": str(self.folder / "client.p12"), "ssl_keystore_password": "secret"}
+            return self.at("mutual", security_protocol="SSL", ssl_ca_location=ca, **bundle)
+        if kind.startswith("tls"):
+            key = "encrypted.pem" if kind == "tls_encrypted" else "key.pem"
+            secret = {"ssl_key_password": "secret"} if kind == "tls_encrypted" else {}
+            return self.at(
+                "mutual",
+                security_protocol="SSL",
+                ssl_ca_location=ca,
+                ssl_certificate_location=str(self.folder / "client.pem"),
+                ssl_key_location=str(self.folder / f"client-{key}"),
+                **secret,
+            )
+        mechanism = {"scram256": "SCRAM-SHA-256", "scram512": "SCRAM-SHA-512", "plain": "PLAIN"}[kind]
+        tls = kind == "scram512"
+        return self.at(
+            "sasltls" if tls else "sasl",
+            security_protocol="SASL_SSL" if tls else "SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_username="alice",
+            sasl_password=password,
+            **({"ssl_ca_location": ca} if tls else {}),
+        )
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    folder = tmp_path_factory.mktemp("secured")
+    names = ("plain", "sasl", "sasltls", "mutual", "controller")
+    ports = choose(names, remembered={}, taken=set())
+    authority = Authority(folder)
+    authority.issue("server", host="127.0.0.1")
+    authority.issue("client")
+    Authority(folder, name="stranger")
+    (folder / "server.properties").write_text(server_properties(folder, ports), encoding="utf-8")
+    jars = ":".join(str(jar) for jar in fetch.fetch(artifacts.group("kafka")))
+    java = [str(find_java()), "-Xmx400m", "-XX:TieredStopAtLevel=1", "-cp", jars]
+    storage = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", "server.properties"]
+    subprocess.run(storage, cwd=folder, check=True, capture_output=True)
+    with (folder / "kafka.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*java, "kafka.Kafka", "server.properties"], cwd=folder, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        broker = SecuredBroker(ports, folder)
+        deadline = time.monotonic() + 60
+        while not answering_brokers(f"127.0.0.1:{ports['plain']}", timeout=1.0):
+            assert process.poll() is None, (folder / "kafka.log").read_text()
+            assert time.monotonic() < deadline, (folder / "kafka.log").read_text()
+        add_user(broker.at("plain"))
+        create_topic(broker.at("plain"), "secured", partitions=1)
+        produce(broker.at("plain"), "secured", [Record(b"%d" % number) for number in range(10)])
+        yield broker
+    finally:
+        process.kill()
+        process.wait()
+
+
+def server_properties(folder: Path, ports: dict[str, int]) -> str:
+    protocols = {
+        "plain": "PLAINTEXT",
+        "sasl": "SASL_PLAINTEXT",
+        "sasltls": "SASL_SSL",
+        "mutual": "SSL",
+        "controller": "PLAINTEXT",
+    }
+    listeners = [f"{name.upper()}://127.0.0.1:{port}" for name, port in ports.items()]
+    # A properties file takes a backslash away before JAAS sees the text.
+    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required user_alice={jaas_quoted(PASSWORD)};"
+    return f"""
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{ports["controller"]}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAIN
+listeners={",".join(listeners)}
+advertised.listeners={",".join(listeners[:-1])}
+listener.security.protocol.map={",".join(f"{name.upper()}:{protocol}" for name, protocol in protocols.items())}
+log.dirs={folder / "data"}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl.plain.sasl.jaas.config={escaped(login)}
+listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.sasltls.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasltls.sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.mutual.ssl.client.auth=required
+ssl.keystore.type=PKCS12
+ssl.keystore.location={folder / "server.p12"}
+ssl.keystore.password=secret
+ssl.truststore.type=PEM
+ssl.truststore.location={folder / "ca.pem"}
+"""
+
+
+def escaped(text: str) -> str:
+    doubled = text.replace("\\", "\\\\")
+    return "".join(character if character.isascii() else f"\\u{ord(character):04x}" for character in doubled)
+
+
+def add_user(connection: Connection) -> None:
+    with admin(connection) as asking:
+        wanted = [
+            UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        ]
+        for one in wanted:
+            asking.answers(asking.client.alter_user_scram_credentials([one]))
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_one_set_of_properties_lets_both_clients_in(secured: SecuredBroker, spark: SparkSession, kind: str) -> None:
+    connection = secured.client(kind)
+    found = observe(connection, ["secured"])["secured"]
+    assert isinstance(found, TopicOffsets)
+    mine = [record.value for record in read_range(connection, "secured", 0, 0, found.partitions[0].last_stable)]
+    reader = spark.read.format("kafka").options(**spark_options(connection))
+    reader = reader.option("assign", '{"secured":[0]}').option("startingOffsets", '{"secured":{"0":0}}')
+    rows = reader.option("endingOffsets", '{"secured":{"0":10}}').load().select("value").collect()
+    assert mine == [bytes(row.value) for row in rows] == [b"%d" % number for number in range(10)]
+
+
+def test_an_encrypted_key_that_only_one_client_can_read_is_refused_with_a_way_out(secured: SecuredBroker) -> None:
+    connection = secured.client("tls_encrypted")
+    assert isinstance(observe(connection, ["secured"])["secured"], TopicOffsets)
+    with pytest.raises(SettingsError, match="openssl pkcs12"):
+        spark_options(connection)
+
+
+@pytest.mark.parametrize("kind", ["scram256", "scram512", "plain"])
+def test_a_wrong_password_is_refused_at_once_and_never_shown(secured: SecuredBroker, kind: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(BrokerRefused) as caught:
+        observe(secured.client(kind, password="not this one"), ["secured"])
+    assert time.monotonic() - began < 5
+    assert "uthentication" in caught.value.why
+    assert "not this one" not in str(caught.value)
+
+
+def test_a_server_whose_authority_is_not_known_is_refused(secured: SecuredBroker) -> None:
+    stranger = str(secured.folder / "stranger.pem")
+    with pytest.raises(BrokerRefused, match="certificate verify failed"):
+        observe(secured.at("mutual", security_protocol="SSL", ssl_ca_location=stranger), ["secured"])
+
+
+def test_a_client_without_the_certificate_that_is_required_does_not_get_in(secured: SecuredBroker) -> None:
+    nameless = secured.at("mutual", security_protocol="SSL", ssl_ca_location=str(secured.folder / "ca.pem"))
+    with pytest.raises((BrokerRefused, BrokerUnavailable), match=r"(?i)ssl"):
+        observe(nameless, ["secured"])
