@@ -12,7 +12,7 @@ from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, SliceRefused, TopicChanged, Truncated
 from kafka_assets.ledger.backends import own_process
-from kafka_assets.ledger.claims import Claim, claim, record_failure, release
+from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, release
 from kafka_assets.ledger.fences import kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
@@ -40,9 +40,11 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
     if not wanted:
         return done
     _refuse_lost(wanted)
-    claims = claim(engine, wanted, run_id=landing.run_id, backend=own_process(), force=force)
+    claims = claim(
+        engine, wanted, run_id=landing.run_id, backend=own_process(), force=force, lease_ms=LEASE_MS
+    )
     try:
-        with kept_alive(engine, claims):
+        with kept_alive(engine, claims, lease_ms=LEASE_MS):
             published = _publish(engine, landing, frame, claims, replaces=replaces, force=force)
     except Exception as error:
         # Whatever it was is reported by Dagster; the claims must not wait for their leases to end.

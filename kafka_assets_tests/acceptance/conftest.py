@@ -1,0 +1,113 @@
+"""A project as a user has it: its own folder, its own Dagster, on the session's broker and Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from kafka_assets import devstack
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import create_topic
+from kafka_assets.ledger.engine import make_engine, read
+
+STREAM = """
+from kafka_assets import kafka_asset
+
+{before}
+
+@kafka_asset(
+    topic="{topic}", target="{name}", schema="id BIGINT NOT NULL, note STRING", slices={{"max_delay": "1s"}},
+    max_bad_ratio=1.0,
+)
+def {name}(records):
+    return records
+"""
+
+
+@dataclass
+class Project:
+    """A project's folder, and what a test asks of it."""
+
+    folder: Path
+    broker: str
+    engine: Engine
+    dagster: str = ""
+
+    def declare(self, name: str, *, topic: str, before: str = "") -> None:
+        (self.folder / "defs").mkdir(exist_ok=True)
+        (self.folder / "defs" / f"{name}.py").write_text(STREAM.format(name=name, topic=topic, before=before))
+
+    def topic(self, name: str, *, partitions: int = 3) -> None:
+        create_topic(Connection(self.broker, {}), name, partitions=partitions)
+
+    def produce(self, topic: str, first: int, last: int, *, partitions: int = 3, bad_every: int = 10**9) -> None:
+        produce(
+            Connection(self.broker, {}),
+            topic,
+            (
+                Record(
+                    value=b"{broken" if number % bad_every == bad_every - 1 else b'{"id": %d, "note": "n"}' % number,
+                    partition=number % partitions,
+                )
+                for number in range(first, last)
+            ),
+        )
+
+    def start(self) -> None:
+        """`dagster dev`, webserver and daemon, with this project's streams."""
+        self.dagster = devstack.up(self.folder / ".kafka_assets", ["dagster"]).urls["dagster"]
+
+    def sql(self, statement: str) -> Any:
+        with read(self.engine) as connection:
+            return connection.scalar(text(statement))
+
+    def graphql(self, query: str, **variables: Any) -> Any:
+        request = urllib.request.Request(
+            f"{self.dagster}/graphql",
+            data=json.dumps({"query": query, "variables": variables}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found = json.load(answer)
+        assert "errors" not in found, found
+        return found["data"]
+
+    def wait(self, until: Callable[[], bool], *, seconds: float = 150) -> None:
+        """Wait for something that must come; what the log says last is told when it does not."""
+        deadline = time.monotonic() + seconds
+        while not until():
+            if time.monotonic() > deadline:
+                log = self.folder / ".kafka_assets" / "logs" / "dagster.log"
+                pytest.fail(f"it did not come; the log says:\n{log.read_text()[-6000:]}")
+            time.sleep(0.5)
+
+    def landed(self, name: str, offsets: int) -> bool:
+        """Whether everything of a topic with so many offsets is committed."""
+        through = self.sql(
+            "select coalesce(sum(committed_through), 0) from kafka_committed "
+            f"where asset = '{name}' and committed_through > 0"
+        )
+        return through == offsets
+
+
+@pytest.fixture
+def project(tmp_path: Path, broker: str, spark_remote: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    url = f"sqlite:///{tmp_path / 'warehouse.db'}"
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", broker)
+    monkeypatch.setenv("KAFKA_ASSETS_SPARK_REMOTE", spark_remote)
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", url)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    engine = make_engine(url)
+    yield Project(folder=tmp_path, broker=broker, engine=engine)
+    devstack.down(tmp_path / ".kafka_assets")
+    engine.dispose()
