@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create, kafka_error, topic_error
 from kafka_assets.broker.connection import Connection, producer_config
 from kafka_assets.broker.topics import describe_topic
-from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError
+from kafka_assets.errors import BrokerRefused, BrokerUnavailable, KafkaAssetsError
 
 _SERVE_EVERY = 1000
 """Records between two polls: often enough to hear of failures early, rarely enough not to cost."""
@@ -66,7 +66,10 @@ class Transaction:
         try:
             end(self._timeout)
         except KafkaException as raised:
-            raise topic_error(self._sender.connection, self._sender.topic, kafka_error(raised)) from raised
+            error = kafka_error(raised)
+            if error.code() == KafkaError._STATE:
+                raise BrokerRefused("the transaction has ended before", why=error.str(), cure="end it once") from raised
+            raise topic_error(self._sender.connection, self._sender.topic, error) from raised
         self.ended = True
 
 
@@ -89,9 +92,15 @@ def transaction(
     open_transaction = Transaction(sender, timeout=timeout)
     try:
         yield open_transaction
-    finally:
-        if not open_transaction.ended:
-            open_transaction.abort()
+    except BaseException as raised:
+        try:
+            if not open_transaction.ended:
+                open_transaction.abort()
+        except KafkaAssetsError as error:
+            raised.add_note(f"the transaction could not be aborted either: {error}")
+        raise
+    if not open_transaction.ended:
+        open_transaction.abort()
 
 
 class _Sender:
@@ -119,7 +128,7 @@ class _Sender:
         for number, record in enumerate(records, start=1):
             self._enqueue(record)
             if number % _SERVE_EVERY == 0:
-                self.client.poll(0)
+                self._ask(self.client.poll, 0)
                 self._stop_on_failure()
 
     def _enqueue(self, record: Record) -> None:
@@ -141,7 +150,7 @@ class _Sender:
             except BufferError:
                 # The queue is full: the producer waits for the broker, as long as it makes progress.
                 waiting_since = waiting_since or time.monotonic()
-                if self.client.poll(0.1):
+                if self._ask(self.client.poll, 0.1):
                     waiting_since = None
                 self._stop_on_failure()
                 if waiting_since is not None and time.monotonic() - waiting_since > self.timeout:
@@ -151,7 +160,7 @@ class _Sender:
         """Wait until each record is acknowledged or has failed; failures and the undelivered raise."""
         deadline = time.monotonic() + self.timeout
         while len(self.client) and time.monotonic() < deadline:
-            self.client.flush(0.2)
+            self._ask(self.client.flush, 0.2)
             self._stop_on_failure()
         self._stop_on_failure()
         undelivered = len(self.client)
@@ -162,6 +171,13 @@ class _Sender:
                 cure="look at the broker, then produce what is missing again",
             )
         return self.acknowledged
+
+    def _ask(self, serve: Callable[[float], int], seconds: float) -> int:
+        """Poll or flush; both raise once the producer has failed for good, as when another one fenced it."""
+        try:
+            return serve(seconds)
+        except KafkaException as raised:
+            raise topic_error(self.connection, self.topic, kafka_error(raised)) from raised
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -177,7 +193,7 @@ class _Sender:
             return
         waiting = len(self.client)
         self.client.purge()
-        self.client.flush(5)
+        self._ask(self.client.flush, 5)
         raise self._failed(self.first_failure, waiting=waiting)
 
     def _failed(self, error: KafkaError, *, waiting: int) -> KafkaAssetsError:

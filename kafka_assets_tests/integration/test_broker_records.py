@@ -149,6 +149,28 @@ def test_a_record_that_the_broker_refuses_raises_with_the_counts(broker: str, to
         produce(large, topic, [*numbered(0, 2), Record(b"x" * 3_000_000, partition=0)])
 
 
+def test_a_producer_whose_transactional_id_another_took_is_refused(connection: Connection, topic: str) -> None:
+    with (
+        pytest.raises(BrokerRefused, match="fenced"),
+        transaction(connection, topic, transactional_id=topic) as zombie,
+    ):
+        zombie.produce(numbered(0, 1))
+        with transaction(connection, topic, transactional_id=topic) as newer:
+            newer.produce(numbered(1, 2))
+            newer.commit()
+        zombie.produce(numbered(2, 3))
+
+
+def test_a_transaction_ends_once(connection: Connection, topic: str) -> None:
+    with (
+        pytest.raises(BrokerRefused, match="has ended before"),
+        transaction(connection, topic, transactional_id=topic) as writing,
+    ):
+        writing.produce(numbered(0, 1))
+        writing.commit()
+        writing.commit()
+
+
 def test_a_partition_that_is_not_there_raises(connection: Connection, topic: str) -> None:
     with pytest.raises(TopicMissing):
         produce(connection, topic, [Record(b"", partition=7)], timeout=10)

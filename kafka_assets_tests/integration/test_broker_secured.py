@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +40,15 @@ CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 class SecuredBroker:
     ports: dict[str, int]
     folder: Path
+    process: subprocess.Popen[bytes]
+
+    @contextmanager
+    def frozen(self) -> Generator[None]:
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def at(self, listener: str, **properties: str) -> Connection:
         named = {name.replace("_", "."): value for name, value in properties.items()}
@@ -90,7 +101,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             [*java, "kafka.Kafka", "server.properties"], cwd=folder, stdout=log, stderr=subprocess.STDOUT
         )
     try:
-        broker = SecuredBroker(ports, folder)
+        broker = SecuredBroker(ports, folder, process)
         deadline = time.monotonic() + 60
         while not answering_brokers(f"127.0.0.1:{ports['plain']}", timeout=1.0):
             assert process.poll() is None, (folder / "kafka.log").read_text()
@@ -197,3 +208,26 @@ def test_a_client_without_the_certificate_that_is_required_does_not_get_in(secur
     nameless = secured.at("mutual", security_protocol="SSL", ssl_ca_location=str(secured.folder / "ca.pem"))
     with pytest.raises((BrokerRefused, BrokerUnavailable), match=r"(?i)ssl"):
         observe(nameless, ["secured"])
+
+
+def test_a_frozen_broker_is_given_up_at_the_deadline(secured: SecuredBroker) -> None:
+    connection = secured.at("plain")
+    with secured.frozen():
+        began = time.monotonic()
+        with pytest.raises(BrokerUnavailable, match="no Kafka broker answered"):
+            observe(connection, ["secured"], timeout=2)
+        assert time.monotonic() - began < 4
+    assert isinstance(observe(connection, ["secured"])["secured"], TopicOffsets)
+
+
+def test_records_that_a_frozen_broker_did_not_acknowledge_are_counted_and_raised(secured: SecuredBroker) -> None:
+    create_topic(secured.at("plain"), "frozen", partitions=1)
+
+    def freezing() -> Iterator[Record]:
+        with secured.frozen():
+            yield from [Record(b"x" * 1000)] * 1001
+            time.sleep(4)  # past the delivery timeout, with the broker still frozen
+            yield from [Record(b"")] * 1000
+
+    with pytest.raises(BrokerUnavailable, match="2000 records for the topic 'frozen' failed, 0 were acknowledged"):
+        produce(secured.at("plain"), "frozen", freezing(), timeout=3)
