@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 
-def answering_brokers(bootstrap_servers: str, *, timeout: float) -> int:
-    """How many brokers the cluster behind this address says it has; 0 when nobody answered in time."""
+def answering_brokers(bootstrap_servers: str, *, timeout: float) -> set[int]:
+    """The node ids of the cluster behind this address; none when nobody answered in time."""
     # The stubs do not say what a cluster's description holds.
     client: Any = AdminClient(
         {
@@ -22,5 +22,5 @@ def answering_brokers(bootstrap_servers: str, *, timeout: float) -> int:
     try:
         cluster = client.describe_cluster(request_timeout=timeout).result(timeout=timeout + 1)
     except (KafkaException, TimeoutError):
-        return 0
-    return len(cluster.nodes)
+        return set()
+    return {node.id for node in cluster.nodes}

@@ -67,8 +67,8 @@ class Kafka(Service):
 
         if not answers(ports["client"]):
             return f"nothing listens on port {ports['client']} yet"
-        found = answering_brokers(self.url(ports), timeout=2.0)
-        return None if found >= self.size else f"{found} of {self.size} brokers are in the cluster"
+        nodes = answering_brokers(self.url(ports), timeout=2.0)
+        return None if self.node in nodes else "it has not joined the cluster yet"
 
     def url(self, ports: Mapping[str, int]) -> str:
         return f"127.0.0.1:{ports['client']}"

@@ -84,8 +84,10 @@ def strays(folder: Path, name: str | None = None) -> list[psutil.Process]:
     return found
 
 
-def stop(processes: Iterable[psutil.Process], *, patience: float, ask: signal.Signals = signal.SIGTERM) -> bool:
-    """End processes and all that they started: asked first, killed after `patience` seconds. True if all obeyed."""
+def stop(
+    processes: Iterable[psutil.Process], *, patience: float, ask: signal.Signals = signal.SIGTERM
+) -> list[psutil.Process]:
+    """End processes and all that they started: asked first, killed after `patience` seconds. Return the killed."""
     family = _with_descendants(processes)
     heads = [process for process in family if process not in _children_of(family)]
     for process in heads:
@@ -99,7 +101,7 @@ def stop(processes: Iterable[psutil.Process], *, patience: float, ask: signal.Si
     for process in left:
         _signal(process, signal.SIGKILL)
     _still_there(left, timeout=10)
-    return not stubborn
+    return left
 
 
 def _still_there(processes: Sequence[psutil.Process], *, timeout: float) -> list[psutil.Process]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from kafka_assets.devstack import artifacts, catalogue, fetch, ports, processes, starting
+from kafka_assets.devstack.kafka import Kafka
 from kafka_assets.devstack.locks import held
 from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.service import Service
@@ -83,8 +85,8 @@ def down(
             progress.say(f"{error.what}; ending what carries this project's mark")
             file.forget()
             known, records = [], {}
-        names = [name for name in _stop_order(records) if only is None or name in only]
-        stopped = [name for name in names if _stop(name, records[name], known, file, progress)]
+        asked = [name for name in records if only is None or name in only]
+        stopped = [name for names in _stop_order(asked) for name in _stop(names, known, file, progress)]
         if only is not None:
             return stopped
         if strays := processes.strays(folder):
@@ -111,7 +113,8 @@ def _start_missing(wanted: Sequence[Service], file: StateFile, progress: Progres
                 for service in wanted
             ]
             missing = [service for service, check in zip(wanted, checks, strict=True) if not check.result()]
-            groups = read_groups(missing)
+            missing += _brokers_to_restart(missing, wanted, file, progress)
+            groups = _artifacts_of(missing)
             fetch.fetch(groups, progress=progress)
             chosen = catalogue.assign_ports(file, missing, progress)
             starts = [
@@ -125,7 +128,22 @@ def _start_missing(wanted: Sequence[Service], file: StateFile, progress: Progres
             raise
 
 
-def read_groups(services: Sequence[Service]) -> list[artifacts.Artifact]:
+def _brokers_to_restart(
+    missing: Sequence[Service], wanted: Sequence[Service], file: StateFile, progress: Progress
+) -> list[Service]:
+    """The brokers that run, where one that does not has lost its port: every broker is told every controller's."""
+    remembered = file.read().ports
+    brokers = [service for service in missing if isinstance(service, Kafka) and service.name in remembered]
+    lost = [one for one in brokers if not ports.is_free(remembered[one.name]["controller"])]
+    running = [service for service in wanted if isinstance(service, Kafka) and service not in missing]
+    if not lost or not running:
+        return []
+    progress.say(f"a port of {lost[0].name} is taken by another program; its cluster moves with it")
+    _stop([service.name for service in running], running, file, progress)
+    return list(running)
+
+
+def _artifacts_of(services: Sequence[Service]) -> list[artifacts.Artifact]:
     """What these services run from, in one list: one fetch for all of them."""
     lock = artifacts.read_lock()
     names = dict.fromkeys(name for service in services for name in service.artifacts)
@@ -146,26 +164,36 @@ def _raise_failures(starts: Sequence[Future[None]]) -> None:
         raise error
 
 
-def _stop_order(records: dict[str, Record]) -> list[str]:
-    """Spark before the brokers that it reads from; databases last."""
-    rank = {"dagster": -1, "spark": 0, "registry": 1}
-    return sorted(records, key=lambda name: (rank.get(name, 2 if name.startswith("kafka-") else 3), name))
+def _stop_order(names: Iterable[str]) -> list[list[str]]:
+    """Who uses others before them: Dagster, then Spark, then the brokers; databases last."""
+    rank = {"dagster": "0", "spark": "1", "registry": "2"}
+
+    def key(name: str) -> str:
+        # The brokers of a cluster together: the last of three would wait in vain for the other two.
+        return "3" if name.startswith("kafka-") else rank.get(name, name)
+
+    return [list(together) for _, together in groupby(sorted(names, key=key), key=key)]
 
 
-def _stop(name: str, record: Record, known: Sequence[Service], file: StateFile, progress: Progress) -> bool:
-    process = processes.find(record.pid, record.started)
-    if process is None:
-        progress.say(f"{name} was dead already (pid {record.pid})")
-    else:
-        service: Service | type[Service] = next((one for one in known if one.name == name), Service)
-        obeyed = processes.stop([process], patience=service.farewell, ask=service.stop_signal)
-        progress.say(f"{name} stopped (pid {record.pid}{'' if obeyed else ', killed: it did not stop when asked'})")
+def _stop(names: Sequence[str], known: Sequence[Service], file: StateFile, progress: Progress) -> list[str]:
+    """Stop these services together; return those that were alive."""
+    records = file.read().services
+    alive = {name: process for name in names if (process := processes.find(records[name].pid, records[name].started))}
+    service: Service | type[Service] = next((one for one in known if one.name in names), Service)
+    killed = processes.stop(alive.values(), patience=service.farewell, ask=service.stop_signal)
+    for name in names:
+        if name not in alive:
+            progress.say(f"{name} was dead already (pid {records[name].pid})")
+        else:
+            how = "killed: it did not stop when asked" if alive[name] in killed else "stopped"
+            progress.say(f"{name} {how} (pid {records[name].pid})")
 
     def edit(state: State) -> None:
-        state.services.pop(name, None)
+        for name in names:
+            del state.services[name]
 
     file.change(edit)
-    return process is not None
+    return list(alive)
 
 
 def _delete(known: Sequence[Service], file: StateFile, progress: Progress) -> None:
