@@ -1,0 +1,267 @@
+"""services.json, ports, locks and processes, without a service."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafka_assets.devstack import catalogue, locks, ports, processes, stack
+from kafka_assets.devstack.progress import Silent
+from kafka_assets.devstack.state import Record, State, StateFile
+from kafka_assets.errors import ServiceError, UsageError
+from kafka_assets.settings import load_settings
+
+
+class Heard(Silent):
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.messages.append(message)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> StateFile:
+    return StateFile(tmp_path / ".kafka_assets")
+
+
+@pytest.fixture
+def sleeper(file: StateFile, tmp_path: Path) -> Iterator[psutil.Process]:
+    """A process that runs as a service of the project."""
+    process = spawn(file, "import time; time.sleep(60)")
+    yield process
+    processes.stop([process], patience=0)
+
+
+def spawn(file: StateFile, code: str) -> psutil.Process:
+    file.folder.mkdir(exist_ok=True)
+    return processes.spawn(
+        [sys.executable, "-c", code],
+        mark=f"spark@{file.folder}",
+        env={},
+        folder=file.folder,
+        log=file.folder / "logs" / "spark.log",
+    )
+
+
+def record(file: StateFile, name: str, process: psutil.Process, *, ready: bool = True, url: str = "u") -> Record:
+    one = Record(
+        pid=process.pid,
+        started=process.create_time(),
+        ports={"client": 1},
+        log=str(file.folder / "logs" / f"{name}.log"),
+        url=url,
+        ready=ready,
+    )
+    file.change(lambda state: state.services.update({name: one}))
+    return one
+
+
+def test_only_the_owner_may_read_the_token(file: StateFile) -> None:
+    file.change(lambda state: state.secrets.update(spark="secret"))
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert [path.name for path in file.folder.iterdir()] == ["services.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_state(file: StateFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.change(lambda state: state.secrets.update(spark="old"))
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        file.change(lambda state: state.secrets.update(spark="new"))
+    assert file.read().secrets == {"spark": "old"}
+    assert [path.name for path in file.folder.iterdir()] == ["services.json"]
+
+
+def test_many_threads_lose_no_change(file: StateFile) -> None:
+    def work(number: int) -> None:
+        file.change(lambda state: state.ports.update({str(number): {"client": number}}))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(file.read().ports) == 20
+
+
+def test_endpoints_name_only_what_is_ready(file: StateFile) -> None:
+    me = psutil.Process()
+    record(file, "kafka-1", me, url="127.0.0.1:1")
+    record(file, "kafka-2", me, url="127.0.0.1:2", ready=False)
+    record(file, "spark", me, url="sc://localhost:3", ready=False)
+    assert file.read().endpoints == {"bootstrap_servers": "127.0.0.1:1"}
+
+
+def test_settings_find_the_endpoints(file: StateFile) -> None:
+    record(file, "kafka-1", psutil.Process(), url="127.0.0.1:1")
+    assert load_settings(file.folder.parent, environ={}).bootstrap_servers == "127.0.0.1:1"
+
+
+def test_a_damaged_state_is_refused_with_the_cure(file: StateFile) -> None:
+    file.folder.mkdir()
+    file.path.write_text("{", encoding="utf-8")
+    with pytest.raises(ServiceError, match=r"services\.json is damaged.*kafka-assets down"):
+        file.read()
+
+
+def test_down_makes_good_a_damaged_state_and_ends_what_it_lost(file: StateFile, sleeper: psutil.Process) -> None:
+    file.path.write_text("{", encoding="utf-8")
+    stack.down(file.folder)
+    assert not processes.is_alive(sleeper)
+    assert file.read() == State()
+
+
+def test_a_reused_pid_is_never_taken_for_the_service(sleeper: psutil.Process) -> None:
+    assert processes.find(sleeper.pid, sleeper.create_time()) == sleeper
+    assert processes.find(sleeper.pid, sleeper.create_time() - 60) is None
+
+
+def test_down_does_not_end_a_process_that_took_over_the_pid(file: StateFile) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        record(file, "spark", psutil.Process(other.pid))
+        file.change(
+            lambda state: state.services.update(spark=state.services["spark"].model_copy(update={"started": 1.0}))
+        )
+        heard = Heard()
+        assert stack.down(file.folder, progress=heard) == []
+        assert other.poll() is None
+        assert heard.messages == [f"spark was dead already (pid {other.pid})"]
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_dead_service_is_listed_as_dead(file: StateFile, sleeper: psutil.Process) -> None:
+    record(file, "spark", sleeper)
+    processes.stop([sleeper], patience=5)
+    assert [(one.name, one.state) for one in stack.status(file.folder)] == [("spark", "dead")]
+
+
+def test_a_service_that_ignores_the_request_is_killed_with_its_children(file: StateFile) -> None:
+    code = "import signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    stubborn = spawn(
+        file, code + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\ntime.sleep(60)"
+    )
+    deadline = time.monotonic() + 10
+    while not (children := stubborn.children()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes.stop([stubborn], patience=0.2)[0] == stubborn
+    assert not any(processes.is_alive(process) for process in (stubborn, *children))
+
+
+def test_what_the_state_file_does_not_know_is_found_by_its_mark(file: StateFile, sleeper: psutil.Process) -> None:
+    assert processes.strays(file.folder) == [sleeper]
+    assert processes.strays(file.folder, "kafka-1") == []
+    assert processes.strays(file.folder.parent) == []
+
+
+def test_the_tail_of_a_log_is_of_this_start_only(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n", encoding="utf-8")
+    since = log.stat().st_size
+    with log.open("a", encoding="utf-8") as more:
+        more.write("after\n")
+    assert processes.tail(log, since=since) == "after"
+
+
+def test_a_port_is_the_same_as_last_time_when_it_is_free() -> None:
+    first = ports.choose(["client"], remembered={}, taken=set())
+    assert ports.choose(["client"], remembered=first, taken=set()) == first
+
+
+def test_a_taken_port_is_changed_and_said(file: StateFile) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        file.change(lambda state: state.ports.update(spark={"client": taken}))
+        (spark,) = catalogue.resolve(file, ["spark"], brokers=None)
+        heard = Heard()
+        chosen = catalogue.assign_ports(file, [spark], heard)
+    assert chosen["spark"]["client"] != taken
+    assert f"port {taken} of spark is taken" in heard.messages[0]
+
+
+def test_two_services_never_get_one_port(file: StateFile) -> None:
+    services = catalogue.resolve(file, ["kafka", "spark", "postgresql", "mariadb"], brokers=3)
+    chosen = catalogue.assign_ports(file, services, Silent())
+    numbers = [port for named in chosen.values() for port in named.values()]
+    assert len(numbers) == len(set(numbers)) == 9
+
+
+def test_a_second_up_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
+    lock, heard, inside = tmp_path / "lock", Heard(), threading.Event()
+
+    def second() -> None:
+        with locks.held(lock, timeout=10, on_wait=lambda: heard.say("waiting")):
+            inside.set()
+
+    with locks.held(lock, timeout=1, on_wait=lambda: None):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert not inside.wait(0.3)
+        assert heard.messages == ["waiting"]
+    thread.join(5)
+    assert inside.is_set()
+
+
+def test_a_lock_that_is_never_released_is_an_error_that_names_it(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with (
+        locks.held(lock, timeout=1, on_wait=lambda: None),
+        pytest.raises(ServiceError, match="is still locked"),
+        locks.held(lock, timeout=0.1, on_wait=lambda: None),
+    ):
+        pass
+
+
+def test_an_unknown_service_is_bad_usage(file: StateFile) -> None:
+    with pytest.raises(UsageError, match="'oracle'"):
+        catalogue.resolve(file, ["oracle"], brokers=None)
+
+
+def test_a_cluster_keeps_its_size(file: StateFile) -> None:
+    assert len(catalogue.resolve(file, ["kafka"], brokers=3)) == 3
+    assert len(catalogue.resolve(file, ["kafka"], brokers=None)) == 3
+    with pytest.raises(ServiceError, match="has 3 broker"):
+        catalogue.resolve(file, ["kafka"], brokers=1)
+
+
+def test_a_cluster_of_two_is_bad_usage(file: StateFile) -> None:
+    with pytest.raises(UsageError, match="2 brokers"):
+        catalogue.resolve(file, ["kafka"], brokers=2)
+
+
+def test_brokers_stop_together_after_those_who_use_them() -> None:
+    names = ["postgresql", "kafka-1", "kafka-2", "spark", "dagster"]
+    assert stack._stop_order(names) == [["dagster"], ["spark"], ["kafka-1", "kafka-2"], ["postgresql"]]
+
+
+def test_down_where_nothing_ever_was_does_nothing(tmp_path: Path) -> None:
+    assert stack.down(tmp_path / "nothing") == []
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_services_json_has_the_agreed_shape(file: StateFile) -> None:
+    record(file, "kafka-1", psutil.Process(), url="127.0.0.1:1")
+    written = json.loads(file.path.read_text(encoding="utf-8"))
+    assert written["version"] == 1
+    assert set(written["services"]["kafka-1"]) == {"pid", "started", "ports", "log", "url", "ready"}
