@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,8 +89,6 @@ class Kafka(Service):
         (self.folder / "server.properties").write_text(text, encoding="utf-8")
 
     def _format(self) -> None:
-        # A folder without meta.properties is of a format that was interrupted: it holds nothing yet.
-        shutil.rmtree(self.folder / "data", ignore_errors=True)
         command = [*self._java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
             [*command, "-t", self.cluster, "-c", "server.properties"],

@@ -152,4 +152,6 @@ def tail(log: Path, *, since: int = 0, lines: int = 12) -> str:
         # A log that was rotated meanwhile is shorter than it was.
         file.seek(max(min(since, size) if size >= since else 0, size - 20_000))
         text = file.read().decode("utf-8", errors="replace")
-    return "\n".join(text.strip().splitlines()[-lines:])
+    # Of a Java stack trace, the messages say what happened; the calls below them push those out.
+    telling = [line for line in text.strip().splitlines() if not line.startswith("\tat ")]
+    return "\n".join(telling[-lines:])

@@ -37,7 +37,8 @@ def running(service: Service, file: StateFile, *, progress: Progress, cancelled:
         _record(service, file, process, record.ports, ready=True)
         return True
     progress.say(f"{service.name} (pid {record.pid}) does not answer ({reason}); starting it again, with its data")
-    processes.stop([process], patience=service.farewell, ask=service.stop_signal)
+    # It may hear nothing at all any more, so it is not given the time of one that is at work.
+    processes.stop([process], patience=5, ask=service.stop_signal)
     return False
 
 
