@@ -1,0 +1,38 @@
+"""A stream of its own for each test, landed without a daemon."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets_tests.integration.project import Landing
+
+_names = (f"stream_{number}" for number in itertools.count(1))
+
+
+@pytest.fixture
+def landing(tmp_path: Path, broker: str, spark_remote: str) -> Iterator[Callable[..., Landing]]:
+    """Declares a stream with these attributes; its topic, table and asset have one name."""
+    url = f"sqlite:///{tmp_path / 'warehouse.db'}"
+    engine = make_engine(url)
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def declare(**attributes: Any) -> Landing:
+            return Landing(
+                name=next(_names),
+                broker=broker,
+                spark_remote=spark_remote,
+                database_url=url,
+                engine=engine,
+                instance=instance,
+                attributes=attributes,
+            )
+
+        yield declare
+    engine.dispose()

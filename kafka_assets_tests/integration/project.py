@@ -1,0 +1,120 @@
+"""Runs of one stream without a daemon: the sensor's tick, and its requests carried out here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+from sqlalchemy import Engine, text
+
+from kafka_assets import kafka_asset
+from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.io_manager import SliceIOManager
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
+from kafka_assets.assets.resources import KafkaResource, SparkResource
+from kafka_assets.assets.tick import Tick, tick
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import create_topic
+from kafka_assets.ledger.engine import read
+
+
+@dataclass
+class Landing:
+    """One topic, one stream, one ledger, one Dagster instance."""
+
+    name: str
+    broker: str
+    spark_remote: str
+    database_url: str
+    engine: Engine
+    instance: dg.DagsterInstance
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        declared: dict[str, Any] = {
+            "topic": self.name,
+            "target": self.name,
+            "schema": "id BIGINT NOT NULL, note STRING",
+            "slices": {"max_delay": "0ms"},
+            **self.attributes,
+        }
+
+        def land(records: Any) -> Any:
+            return records
+
+        self.asset = kafka_asset(name=self.name, **declared)(land)
+        self.stream = stream_of(self.asset)
+        self.connection = Connection(self.broker, {})
+
+    def topic(self, partitions: int = 1, **config: str) -> None:
+        create_topic(self.connection, self.name, partitions=partitions, config=config)
+
+    def produce(self, *values: bytes | None, partition: int = 0) -> None:
+        produce(self.connection, self.name, (Record(value=value, partition=partition) for value in values))
+
+    def produce_ids(self, first: int, last: int, partition: int = 0) -> None:
+        self.produce(*(b'{"id": %d, "note": "n"}' % number for number in range(first, last)), partition=partition)
+
+    def settle(self) -> None:
+        """Wait until the markers of transactions that ended are written: `commit` returns a moment before."""
+        while True:
+            found = observe(self.connection, [self.name])[self.name]
+            assert isinstance(found, TopicOffsets)
+            if all(part.last_stable == part.high_watermark for part in found.partitions.values()):
+                return
+            time.sleep(0.1)
+
+    def tick(self) -> Tick:
+        assert self.stream is not None
+        return tick(
+            [self.stream],
+            engine=self.engine,
+            connection=self.connection,
+            instance=self.instance,
+            log=logging.getLogger(),
+        )
+
+    def run(self, request: dg.RunRequest | None = None, **tags: str) -> dg.ExecuteInProcessResult:
+        return dg.materialize(
+            [self.asset],
+            instance=self.instance,
+            tags={**(request.tags if request else {}), **tags},
+            raise_on_error=False,
+            resources={
+                KAFKA: KafkaResource(bootstrap_servers=self.broker),
+                SPARK: SparkResource(spark_config={"spark.remote": self.spark_remote}),
+                IO_MANAGER: SliceIOManager(database_url=self.database_url),
+            },
+        )
+
+    def land(self) -> Tick:
+        """A tick, and all the runs that it asked for."""
+        found = self.tick()
+        for request in found.requests:
+            assert self.run(request).success
+        return found
+
+    def keys(self) -> list[str]:
+        return list(self.instance.get_dynamic_partitions(f"kafka_{self.name}"))
+
+    def replay(self, key: str, **tags: str) -> dg.ExecuteInProcessResult:
+        """What a backfill or a manual materialization of one key does."""
+        return self.run(
+            **{"dagster/asset_partition_range_start": key, "dagster/asset_partition_range_end": key}, **tags
+        )
+
+    def sql(self, statement: str) -> Any:
+        with read(self.engine) as connection:
+            return connection.scalar(text(statement))
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """Why a run failed, in the words that the UI shows."""
+    [event] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    data: Any = event.event_specific_data
+    return f"{data.user_failure_data} {data.error}"
