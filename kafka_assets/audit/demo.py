@@ -21,7 +21,7 @@ from kafka_assets.errors import KafkaAssetsError
 TOPIC = "orders"
 PARTITIONS = 4
 ONE_BAD_IN = 10_000
-BATCH = 5_000
+BATCH = 10_000
 
 _MALFORMED = (b'{"id": 7, "customer": "cut o', b'{"id": "seven", "customer": "ada"}', b"\xff\xfe", b"[]")
 _CUSTOMERS = ("ada", "grace", "linus", "edsger", "barbara", "donald", "margaret", "tim")

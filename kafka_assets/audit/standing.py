@@ -25,7 +25,7 @@ class PartitionStanding:
     filtered: int
     holes: int
     busy_ms: int
-    """For how long its slices were being landed, all together."""
+    """Its share of the time in which its slices were being landed."""
 
     @property
     def lag(self) -> int:
@@ -47,16 +47,25 @@ class TableCount:
 def standing(engine: Engine, *, asset: str) -> list[PartitionStanding]:
     """Each partition of the asset's current sources; empty before the first tick."""
     p, s, g, d, src = t.publication.c, t.slice_.c, t.progress.c, t.committed.c, t.source.c
+    # A run lands many slices in one go: each partition is charged with its share of the run's time.
+    runs = (
+        select(p.run_id, func.sum(p.records_read).label("records"))
+        .where(p.asset == asset, p.state == "committed")
+        .group_by(p.run_id)
+        .subquery()
+    )
     sums = (
         select(
             s.source_id,
             s.partition,
             *(
                 func.coalesce(func.sum(column_), 0).label(column_.name)
-                for column_ in (p.landed, p.quarantined, p.filtered, p.holes, p.duration_ms)
+                for column_ in (p.landed, p.quarantined, p.filtered, p.holes)
             ),
+            func.sum(p.duration_ms * p.records_read / func.nullif(runs.c.records, 0)).label("duration_ms"),
         )
         .join_from(t.publication, t.slice_, p.slice_id == s.id)
+        .join(runs, runs.c.run_id == p.run_id)
         .where(p.asset == asset, p.state == "committed")
         .group_by(s.source_id, s.partition)
         .subquery()
@@ -81,7 +90,7 @@ def standing(engine: Engine, *, asset: str) -> list[PartitionStanding]:
             quarantined=row.quarantined or 0,
             filtered=row.filtered or 0,
             holes=row.holes or 0,
-            busy_ms=row.duration_ms or 0,
+            busy_ms=int(row.duration_ms or 0),
         )
         for row in rows
     ]
