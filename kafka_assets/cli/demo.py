@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_assets.cli.console import err, out, print_table
 from kafka_assets.cli.stack import Narration
-from kafka_assets.errors import KafkaAssetsError, Permanent
-from kafka_assets.settings import Settings, load_settings
+from kafka_assets.errors import KafkaAssetsError, Permanent, UsageError
+from kafka_assets.settings import PREFIX, Settings, load_settings
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -36,6 +38,8 @@ def demo(
     """Land a sample topic through the sensor, and show that every record is there once."""
     from kafka_assets import devstack
 
+    # The demo lands its own stream, whatever this project declares.
+    os.environ[f"{PREFIX}STREAMS"] = str(Path(__file__).parents[1] / "defs")
     state = load_settings().state
     there = {one.name for one in devstack.status(state) if one.state == "ready"}
     done = False
@@ -43,7 +47,7 @@ def demo(
         with Narration() as narration:
             running = devstack.up(state, [*devstack.DEFAULT, SERVICE], progress=narration)
         url = running.urls[SERVICE]
-        verdict = _land(load_settings(), records)
+        verdict = _land(_local(running.bootstrap_servers), records)
         _show(verdict, url=url)
         done = True
         if not exit_:
@@ -55,9 +59,23 @@ def demo(
         with Narration() as narration:
             devstack.down(state, only=ours, progress=narration)
     if exit_:
-        out.print("Dagster is stopped. The services stay up: `kafka-assets ps` lists them, `kafka-assets down` ends them.")
+        out.print(
+            "Dagster is stopped. The services stay up: `kafka-assets ps` lists them, `kafka-assets down` ends them."
+        )
     if not verdict.exact:
         raise typer.Exit(1)
+
+
+def _local(bootstrap_servers: str | None) -> Settings:
+    """The settings, if they mean the services of this project: a demo writes into no other cluster."""
+    settings = load_settings()
+    if settings.bootstrap_servers != bootstrap_servers:
+        raise UsageError(
+            f"the settings name the broker {settings.bootstrap_servers}, and the demo runs on this project's own",
+            why="it creates a topic and writes records into it",
+            cure=f"unset {PREFIX}BOOTSTRAP_SERVERS for the demo, or run it in another folder",
+        )
+    return settings
 
 
 def _started(there: set[str]) -> list[str]:
