@@ -67,7 +67,7 @@ def spark_remote(services_folder: Path) -> str:
 @pytest.fixture(scope="session")
 def spark(spark_remote: str) -> Iterator[SparkSession]:
     """A Spark Connect session."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415  a second that unit tests need not wait
+    from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(spark_remote).getOrCreate()
     yield session
@@ -95,7 +95,7 @@ def mysql_url(services_folder: Path) -> str:
 @pytest.fixture
 def fresh_database() -> Iterator[Callable[[str], str]]:
     """Makes a new, empty database beside the one of a URL, for one test: `fresh_database(postgresql_url)`."""
-    from sqlalchemy import create_engine, make_url, text  # noqa: PLC0415
+    from sqlalchemy import create_engine, make_url, text
 
     made: list[tuple[str, str]] = []
 
