@@ -59,7 +59,7 @@ def up(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Start the local services: a Kafka broker and a warm Spark, and what --with names."""
-    from kafka_assets import devstack  # noqa: PLC0415
+    from kafka_assets import devstack
 
     more = [name.strip() for name in with_.split(",") if name.strip()]
     with Narration() as narration:
@@ -73,7 +73,7 @@ def down(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Stop the local services; their data stays unless --delete is given."""
-    from kafka_assets import devstack  # noqa: PLC0415
+    from kafka_assets import devstack
 
     state = load_settings().state
     if delete and not yes and not typer.confirm(f"Remove all topics and databases of the services in {state}?"):
@@ -88,7 +88,7 @@ def down(
 
 def ps(as_json: Annotated[bool, JSON] = False) -> None:
     """List the local services; exit 1 when one of them is dead or silent."""
-    from kafka_assets import devstack  # noqa: PLC0415
+    from kafka_assets import devstack
 
     services = devstack.status(load_settings().state)
     _print(services, as_json=as_json)
