@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,7 +37,6 @@ class Narration:
         self._task = self._bar.add_task("fetching", total=None, visible=False)
 
     def __enter__(self) -> Narration:
-        self._bar.start()
         return self
 
     def __exit__(
@@ -48,6 +48,8 @@ class Narration:
         err.print(f"· {message}", markup=False, highlight=False, soft_wrap=True)
 
     def fetched(self, done: int, total: int) -> None:
+        # Started by the first news: a bar that was never shown leaves an empty line.
+        self._bar.start()
         self._bar.update(self._task, completed=done, total=total, visible=done < total)
 
 
@@ -114,6 +116,12 @@ def _row(service: ServiceStatus) -> dict[str, Any]:
         "state": service.state,
         "address": service.url.partition(";token=")[0],
         "pid": str(service.pid),
-        "since": f"{service.started.astimezone():%Y-%m-%d %H:%M:%S}",
-        "log": str(service.log),
+        "since": f"{service.started.astimezone():%d %b %H:%M:%S}",
+        "log": _near(service.log),
     }
+
+
+def _near(path: Path) -> str:
+    """A path as short as it can be typed here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

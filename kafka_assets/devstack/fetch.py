@@ -86,5 +86,5 @@ def require_space(folder: Path, size: int, *, what: str) -> None:
         raise ServiceError(
             f"the disk is too full to {what}",
             why=f"{size / 1e6:.0f} MB are needed in {folder}, {free / 1e6:.0f} MB are free",
-            cure="free some space, or set XDG_CACHE_HOME to a folder on another disk",
+            cure="free some space, or go to another disk (the cache with XDG_CACHE_HOME, a project by moving it)",
         )

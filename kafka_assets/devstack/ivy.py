@@ -121,9 +121,12 @@ def jar() -> Path:
 
 def _reason(log: str) -> str:
     """The lines of Ivy's log that say what went wrong, without the table of contents around them."""
-    words = ("FAILED", "not found", "UNRESOLVED", "Server access error", "Exception", "No space", "ERROR")
-    lines = [line.strip(" \t:") for line in log.splitlines() if any(word in line for word in words)]
-    return "; ".join(dict.fromkeys(lines[:4])) or (log.strip().splitlines() or ["Ivy said nothing"])[-1]
+    lines = [line.strip(" \t:") for line in log.splitlines()]
+    # Ivy says "not found" of all that it could not reach, too; only below does it say what went wrong.
+    for words in (("Server access error", "Exception", "No space"), ("FAILED", "not found", "ERROR")):
+        if found := [line for line in lines if any(word in line for word in words)]:
+            return "; ".join(list(dict.fromkeys(found))[:3])
+    return next((line for line in reversed(lines) if line), "Ivy said nothing")
 
 
 def _size_below(folder: Path) -> int:

@@ -22,6 +22,8 @@ from kafka_assets.devstack.state import Record, State, StateFile
 from kafka_assets.errors import KafkaAssetsError, ServiceError
 
 LONGEST_UP = 30 * 60.0
+LEAST_SPACE = 500_000_000
+"""What empty services and their logs may take; with less, they die of it one by one, each in its own words."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,9 @@ def _start_missing(wanted: Sequence[Service], file: StateFile, progress: Progres
             ]
             missing = [service for service, check in zip(wanted, checks, strict=True) if not check.result()]
             missing += _brokers_to_restart(missing, wanted, file, progress)
-            groups = _artifacts_of(missing)
-            fetch.fetch(groups, progress=progress)
+            if missing:
+                fetch.require_space(file.folder, LEAST_SPACE, what="start services")
+            fetch.fetch(_artifacts_of(missing), progress=progress)
             chosen = catalogue.assign_ports(file, missing, progress)
             starts = [
                 pool.submit(starting.start, service, file, chosen[service.name], progress=progress, cancelled=cancelled)
