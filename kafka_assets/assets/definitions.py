@@ -21,6 +21,8 @@ def build_definitions(assets: Sequence[dg.AssetsDefinition]) -> dg.Definitions:
         assets=list(assets),
         sensors=[build_sensor(assets)] if assets else [],
         resources=default_resources(),
+        # A run has one step, and its worker is a process of its own already: another would cost seconds.
+        executor=dg.in_process_executor,
     )
 
 
