@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,19 +17,38 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_assets import devstack
+from kafka_assets.devstack import debian
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEED_SERVICES = ("integration", "acceptance")
 HERE = Path(__file__).parent
+NO_MYSQL = pytest.StashKey[int]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lies under integration/ or acceptance/ needs services."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What lies under integration/ or acceptance/ needs services; what asks for MySQL needs Debian's apt."""
     for item in items:
         if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).parts[0] in NEED_SERVICES:
             item.add_marker("services")
+    # In CI all four databases must run, so there a machine without apt fails.
+    if debian.missing() and os.environ.get("CI") != "true" and (left_out := [one for one in items if _asks_mysql(one)]):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+        config.stash[NO_MYSQL] = len(left_out)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say at the end what could not be tested here."""
+    if count := config.stash.get(NO_MYSQL, 0):
+        terminalreporter.write_line(f"MySQL was NOT tested ({count} tests): {debian.missing()}; it needs Debian's apt.")
+
+
+def _asks_mysql(item: pytest.Item) -> bool:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    names = getattr(item, "fixturenames", ())
+    return "mysql" in parameters.values() or any(name in names for name in ("mysql_url", "mysql_database"))
 
 
 @pytest.fixture(scope="session")

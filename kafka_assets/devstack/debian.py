@@ -66,11 +66,18 @@ class Apt:
         return _checked([program, *self.options, *arguments], folder=folder or self.folder)
 
 
+def missing() -> str | None:
+    """What this machine lacks for Debian's packages; None where it has all."""
+    programs = [name for name in ("apt-get", "apt-cache", "dpkg-deb") if shutil.which(name) is None]
+    if programs or not KEYRING.exists():
+        return f"{programs[0] if programs else KEYRING} is missing"
+    return None
+
+
 def _mirror() -> str:
     """The Debian mirror in the machine's own sources."""
-    missing = [name for name in ("apt-get", "apt-cache", "dpkg-deb") if shutil.which(name) is None]
-    if missing or not KEYRING.exists():
-        raise _not_debian(f"{missing[0]} is missing" if missing else f"{KEYRING} is missing")
+    if lack := missing():
+        raise _not_debian(lack)
     listing = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(COMPONENT)", "Created-By: Packages"]
     for line in _checked(listing, folder=Path("/")).splitlines():
         uri, _, component = line.partition(" ")
