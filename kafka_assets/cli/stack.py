@@ -105,7 +105,7 @@ def _print(services: Sequence[ServiceStatus], *, as_json: bool) -> None:
         return
     rows = [_row(service) for service in services]
     if rows:
-        print_table(["service", "state", "address", "pid", "since", "log"], rows)
+        print_table(["service", "state", "pid", "address", "log"], rows)
     else:
         err.print("no services are up; `kafka-assets up` starts them")
 
@@ -116,7 +116,6 @@ def _row(service: ServiceStatus) -> dict[str, Any]:
         "state": service.state,
         "address": service.url.partition(";token=")[0],
         "pid": str(service.pid),
-        "since": f"{service.started.astimezone():%d %b %H:%M:%S}",
         "log": _near(service.log),
     }
 
