@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 
 from kafka_assets.cli import database, demo, doctor, stack
@@ -25,14 +24,7 @@ for module in (stack, demo, database, doctor):
 def main() -> None:
     """Run the command line; exit with 0, 1 (a finding or a failure) or 2 (bad usage)."""
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        print("aborted", file=sys.stderr)
-        sys.exit(130)
+        app(prog_name="kafka-assets")
     except KafkaAssetsError as error:
         report(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
-    sys.exit(code if isinstance(code, int) else 0)
