@@ -35,14 +35,18 @@ _ORDER = (PrimaryKeyConstraint, UniqueConstraint, ForeignKeyConstraint, CheckCon
 
 def script(dialect_name: str, *, revision: str) -> str:
     """All of the ledger, for somebody who makes schemas by hand; ends by saying which revision it is."""
-    dialect = dialect_of(dialect_name)
     header = (
         f"-- The ledger of kafka_assets in {_NAMES[dialect_name]}, as of revision {revision}.\n"
         "-- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.\n\n"
     )
-    parts = [*_table(ledger_version, dialect), *statements(dialect_name)]
+    parts = [*version_statements(dialect_name), *statements(dialect_name)]
     parts.append(f"INSERT INTO {ledger_version.name} (version_num) VALUES ('{revision}')")
     return header + joined(parts)
+
+
+def version_statements(dialect_name: str) -> list[str]:
+    """The table that says which revision a ledger stands at, made before the first of them."""
+    return list(_table(ledger_version, dialect_of(dialect_name)))
 
 
 def statements(dialect_name: str) -> list[str]:

@@ -39,7 +39,7 @@ def upgrade(engine: Engine) -> str | None:
             raise _other_version(engine, before)
         if before is None:
             _refuse_strangers(engine, connection)
-            ledger_version.create(connection, checkfirst=True)
+            _make_version_table(connection)
         _migrate(connection)
     return before
 
@@ -74,6 +74,12 @@ def render(dialect_name: str) -> str:
 def dialect_name(engine: Engine | Connection) -> str:
     """The name of the database behind a connection: a mysql:// URL may lead to a MariaDB."""
     return "mariadb" if getattr(engine.dialect, "is_mariadb", False) else engine.dialect.name
+
+
+def _make_version_table(connection: Connection) -> None:
+    if not inspect(connection).has_table(ledger_version.name):
+        for statement in rendering.version_statements(dialect_name(connection)):
+            connection.exec_driver_sql(statement)
 
 
 def _migrate(connection: Connection) -> None:

@@ -78,14 +78,14 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
 def _code(error: DBAPIError) -> int | str | None:
     """SQLSTATE on PostgreSQL, the error number on MySQL and MariaDB, the primary result code on SQLite."""
     original = cast(Any, error.orig)
-    state = getattr(original, "sqlstate", None)
-    if isinstance(state, str):
-        return state
+    number = original.args[0] if original is not None and original.args else None
+    if isinstance(number, int):  # before the SQLSTATE, which pymysql has, too: a lock timeout's is a mere HY000
+        return number
     result = getattr(original, "sqlite_errorcode", None)
     if isinstance(result, int):
         return result & 0xFF
-    number = original.args[0] if original is not None and original.args else None
-    return number if isinstance(number, int) else None
+    state = getattr(original, "sqlstate", None)
+    return state if isinstance(state, str) else None
 
 
 def _said(error: DBAPIError) -> str:

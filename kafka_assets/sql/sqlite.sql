@@ -380,11 +380,8 @@ WHERE r.retired_at IS NULL;
 CREATE VIEW kafka_gap AS
 WITH chain AS (
     SELECT s.source_id AS source_id, s.partition AS part, s.start_offset AS start_offset, s.end_offset AS end_offset,
-           p.origin AS origin,
-           MAX(s.end_offset) OVER (
-               PARTITION BY s.source_id, s.partition ORDER BY s.start_offset, s.end_offset
-               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-           ) AS reached
+           LAG(s.end_offset) OVER (PARTITION BY s.source_id, s.partition ORDER BY s.start_offset) AS reached,
+           p.origin AS origin
     FROM kafka_slice s
     JOIN kafka_progress p ON p.source_id = s.source_id AND p.partition = s.partition
 ),

@@ -1,0 +1,209 @@
+"""Connections on SQLite, URLs, and what a driver's error becomes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, insert, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from kafka_assets.errors import LedgerBusy, OutcomeUnknown, SettingsError
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.engine import make_engine, parse_url, read, write
+from kafka_assets.ledger.trouble import translate
+
+
+def add(connection: Any, topic: str) -> None:
+    connection.execute(
+        insert(t.source).values(stream="s", topic=topic, topic_id=topic, incarnation=1, first_seen=now_ts())
+    )
+
+
+def topics(engine: Engine) -> list[str]:
+    with read(engine) as connection:
+        return sorted(connection.scalars(select(t.source.c.topic)))
+
+
+def test_a_write_is_seen_after_its_end_and_not_before(engine: Engine) -> None:
+    with write(engine) as connection:
+        add(connection, "a")
+        assert topics(engine) == []
+    assert topics(engine) == ["a"]
+
+
+def test_an_exception_undoes_the_whole_write(engine: Engine) -> None:
+    with pytest.raises(KeyError), write(engine) as connection:
+        add(connection, "a")
+        raise KeyError
+    assert topics(engine) == []
+
+
+def test_a_write_that_the_caller_rolled_back_stays_undone(engine: Engine) -> None:
+    with write(engine) as connection:
+        add(connection, "a")
+        connection.rollback()
+    assert topics(engine) == []
+
+
+def test_an_error_that_is_nobody_s_trouble_stays_what_it_is(engine: Engine) -> None:
+    with pytest.raises(IntegrityError), write(engine) as connection:
+        add(connection, "a")
+        add(connection, "a")
+    assert topics(engine) == []
+
+
+def test_the_second_writer_waits_and_is_then_told_that_the_database_is_busy(engine: Engine) -> None:
+    impatient = make_engine(engine.url, lock_seconds=0)
+    with write(engine), pytest.raises(LedgerBusy), write(impatient):
+        pass
+    with write(impatient) as connection:
+        add(connection, "a")
+
+
+def test_a_write_holds_the_lock_from_its_begin_on_so_that_it_never_fails_in_the_middle(engine: Engine) -> None:
+    impatient = make_engine(engine.url, lock_seconds=0)
+    with write(engine) as connection:
+        assert connection.scalars(select(t.source.c.id)).all() == []
+        with pytest.raises(LedgerBusy), write(impatient):
+            pass
+        add(connection, "a")
+
+
+def test_threads_write_one_after_the_other(engine: Engine) -> None:
+    def work(number: int) -> None:
+        with write(engine) as connection:
+            add(connection, f"t{number}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(topics(engine)) == 8
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"), [("foreign_keys", 1), ("journal_mode", "wal"), ("synchronous", 2), ("busy_timeout", 10_000)]
+)
+def test_a_connection_is_prepared(engine: Engine, pragma: str, value: object) -> None:
+    with read(engine) as connection:
+        assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
+
+
+def test_the_folder_of_the_file_is_made(tmp_path: Path) -> None:
+    with write(make_engine(f"sqlite:///{tmp_path}/a/b/ledger.db")):
+        pass
+    assert (tmp_path / "a" / "b" / "ledger.db").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="cannot be made"):
+        make_engine(f"sqlite:///{tmp_path}/file/b/ledger.db")
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_text("not a database, but long enough to be looked at as one" * 100)
+    with (
+        pytest.raises(SettingsError, match="no SQLite database"),
+        write(make_engine(f"sqlite:///{tmp_path}/ledger.db")),
+    ):
+        pass
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be opened"), read(make_engine(f"sqlite:///{tmp_path}")):
+        pass
+
+
+def test_a_database_that_cannot_be_written_is_said(engine: Engine) -> None:
+    def forbid(connection: sqlite3.Connection, record: object) -> None:
+        connection.execute("PRAGMA query_only = ON")  # what the file's permissions do to anybody but root
+
+    event.listen(engine, "connect", forbid)
+    with pytest.raises(SettingsError, match="cannot be written"), write(engine) as connection:
+        add(connection, "a")
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("sqlite:///x.db", "sqlite+pysqlite"),
+        ("postgresql://me@host/db", "postgresql+psycopg"),
+        ("postgres://me@host/db", "postgresql+psycopg"),
+        ("postgresql+psycopg://me@host/db", "postgresql+psycopg"),
+        ("mysql://me@host/db", "mysql+pymysql"),
+        ("mariadb://me@host/db", "mariadb+pymysql"),
+    ],
+)
+def test_a_url_gets_the_driver_that_the_package_works_with(url: str, driver: str) -> None:
+    assert parse_url(url).drivername == driver
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://me@host/db", "postgresql+psycopg2://me@host/db", "mysql+mysqldb://me@host/db", "no url at all", "",
+        "sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true",
+    ],
+)  # fmt: skip
+def test_a_url_without_a_road_is_refused_with_a_cure(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_url(url)
+    assert caught.value.why
+    assert caught.value.cure
+
+
+def test_a_password_is_never_printed() -> None:
+    with pytest.raises(LedgerBusy) as caught, read(make_engine("postgresql://me:secret@127.0.0.1:1/db")):
+        pass
+    assert "secret" not in str(caught.value)
+    assert "127.0.0.1:1" in caught.value.what
+
+
+@pytest.mark.parametrize("url", ["postgresql://me@127.0.0.1:1/db", "mysql://me@127.0.0.1:1/db"])
+def test_a_server_that_does_not_answer_may_come_back(url: str) -> None:
+    with pytest.raises(LedgerBusy, match="does not answer"), read(make_engine(url)):
+        pass
+
+
+class FromServer(Exception):
+    """What psycopg and pymysql raise: a SQLSTATE; with pymysql one that says little, beside a number."""
+
+    def __init__(self, code: str | int) -> None:
+        super().__init__(*([code, "words"] if isinstance(code, int) else ["words"]))
+        self.sqlstate = code if isinstance(code, str) else "HY000"
+
+
+def raised(code: str | int, *, invalidated: bool = False) -> DBAPIError:
+    return DBAPIError("SELECT 1", {}, FromServer(code), connection_invalidated=invalidated)
+
+
+@pytest.mark.parametrize(
+    "code", ["40P01", "40001", "55P03", "57P01", "57P03", "08006", "25P03", 1205, 1213, 2006, 2013, 3024, 3572, 1927]
+)
+def test_deadlocks_timeouts_and_restarts_are_worth_another_try(code: str | int) -> None:
+    assert isinstance(translate(raised(code)), LedgerBusy)
+
+
+@pytest.mark.parametrize("code", ["23505", "22001", "42P01", "42501", 1062, 1406, 1146, 3819])
+def test_what_fails_the_same_way_again_is_left_as_it_is(code: str | int) -> None:
+    assert translate(raised(code)) is None
+
+
+def test_a_connection_that_was_lost_is_worth_another_try() -> None:
+    assert isinstance(translate(raised(0, invalidated=True)), LedgerBusy)
+
+
+def test_a_connection_lost_during_commit_is_an_unknown_outcome(engine: Engine) -> None:
+    def lose(connection: object) -> None:
+        raise raised(2013)
+
+    with pytest.raises(OutcomeUnknown), write(engine) as connection:
+        event.listen(connection, "commit", lose)
+        connection.execute(text("SELECT 1"))
