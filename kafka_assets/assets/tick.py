@@ -20,7 +20,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, Retryable, StreamError
 from kafka_assets.ledger import planning
-from kafka_assets.ledger.requests import Due, due, new_token, store_request
+from kafka_assets.ledger.requests import Due, due, live_runs, new_token, store_request
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.plan import NewSlice, Offsets, Policy, plan_partition
 from kafka_assets.slices import digest
@@ -30,8 +30,8 @@ RUNS_IN_FLIGHT = 4
 SLICES_PER_TICK = 20
 """New slices of one partition in one tick: a long backlog is planned over several."""
 DUE_PER_TICK = 400
+# Not STARTED: Dagster believes in a dead worker for a long time, and the ledger's leases know better.
 WAITING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
-BUSY = [*WAITING, dg.DagsterRunStatus.STARTED]
 
 
 @dataclass
@@ -162,12 +162,12 @@ def _origins(
 def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
     """Requests for what is planned and has no live lease, with each token stored before its run is asked for."""
     running = instance.get_run_records(
-        dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=BUSY), limit=10 * RUNS_IN_FLIGHT
+        dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=WAITING), limit=10 * RUNS_IN_FLIGHT
     )
-    free = RUNS_IN_FLIGHT - len(running)
+    free = RUNS_IN_FLIGHT - len(running) - len(live_runs(engine, asset=stream.asset))
     if free <= 0:
         return []
-    waiting = {record.dagster_run.tags.get(TOKEN_TAG) for record in running if record.dagster_run.status in WAITING}
+    waiting = {record.dagster_run.tags.get(TOKEN_TAG) for record in running}
     wanted = [
         one
         for one in due(engine, asset=stream.asset, limit=DUE_PER_TICK)

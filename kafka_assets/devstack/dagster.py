@@ -60,7 +60,7 @@ class Dagster(Service):
         return Launch(
             [sys.executable, "-m", "dagster", "dev", "-m", self.module, "-h", "127.0.0.1", "-p", str(ports["client"])],
             folder=self.state.parent,
-            env={"DAGSTER_HOME": str(self.home), "PYTHONWARNINGS": "ignore::UserWarning"},
+            env={"DAGSTER_HOME": str(self.home)},
         )
 
     def unready(self, ports: Mapping[str, int]) -> str | None:

@@ -31,6 +31,14 @@ def resolve_source(engine: Engine, *, stream: str, topic: str, topic_id: str) ->
 
     What the retired one left unread is recorded as lost, so that it is never mistaken for done.
     """
+    with read(engine) as connection:
+        found = connection.execute(
+            select(t.source.c.id, t.source.c.incarnation).where(
+                t.source.c.stream == stream, t.source.c.topic == topic, t.source.c.topic_id == topic_id
+            )
+        ).first()
+    if found is not None:
+        return Source(found.id, stream, topic, topic_id, found.incarnation)
     with write(engine) as connection:
         known = connection.execute(
             select(t.source)

@@ -53,6 +53,19 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
     return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
 
 
+def live_runs(engine: Engine, *, asset: str) -> set[str]:
+    """The runs that hold a live lease: whoever died holds none before long, whatever Dagster believes."""
+    c = t.claim.c
+    with read(engine) as connection:
+        found = connection.scalars(
+            select(c.run_id)
+            .join(t.publication, t.publication.c.id == c.publication_id)
+            .where(t.publication.c.asset == asset, c.lease_until > now_ms())
+            .distinct()
+        )
+        return {run_id for run_id in found if run_id is not None}
+
+
 def new_token() -> str:
     """The name of one request, that no other ever has: it is the run's key in Dagster, and stands in the claims."""
     return secrets.token_hex(8)

@@ -40,7 +40,7 @@ class SQLiteRoad:
                 path = Path(folder) / f"{number}.arrow"
                 with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, chunk.rows.schema) as writer:
                     writer.write_table(chunk.rows)
-                spooled.append((path, Chunk(rows=chunk.rows.slice(0, 0), seen=chunk.seen, bad=chunk.bad)))
+                spooled.append((path, Chunk(rows=chunk.rows.schema.empty_table(), seen=chunk.seen, bad=chunk.bad)))
 
             def again() -> Iterator[Chunk]:
                 for path, chunk in spooled:

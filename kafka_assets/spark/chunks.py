@@ -8,13 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
 from kafka_assets.streams import Stream
 
 IN_FLIGHT = 2
