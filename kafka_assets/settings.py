@@ -75,7 +75,7 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
         value = env.get(PREFIX + name.upper(), given.get(name))
         if value:
             given[name] = value
-    kafka = {**given.get("kafka", {}), **_kafka_properties(env)}
+    kafka = {**_kafka_table(given.get("kafka", {})), **_kafka_properties(env)}
     for name, value in _from_services(root / STATE / SERVICES).items():
         if name == "spark_remote" and given.get("spark_master"):
             continue
@@ -101,6 +101,19 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read", why=str(error), cure="correct the file") from error
+
+
+def _kafka_table(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """To TOML, `security.protocol` without quotes is a table in a table, and 60000 no text: both are meant as said."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found |= _kafka_table(cast(dict[str, Any], value), f"{above}{name}.")
+        elif isinstance(value, bool):
+            found[above + name] = str(value).lower()
+        else:
+            found[above + name] = str(value) if isinstance(value, int) else value
+    return found
 
 
 def _kafka_properties(env: Mapping[str, str]) -> dict[str, str]:

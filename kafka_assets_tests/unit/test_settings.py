@@ -38,6 +38,16 @@ def test_kafka_properties_come_from_both_in_librdkafkas_words(tmp_path: Path) ->
     assert found.kafka == {"security.protocol": "SASL_SSL", "client.id": "me"}
 
 
+def test_kafka_properties_may_stand_in_the_file_without_quotes(tmp_path: Path) -> None:
+    lines = ("[kafka]", 'security.protocol = "SSL"', "socket.timeout.ms = 60000", "socket.keepalive.enable = true")
+    (tmp_path / "kafka_assets.toml").write_text("\n".join(lines))
+    assert load_settings(tmp_path, {}).kafka == {
+        "security.protocol": "SSL",
+        "socket.timeout.ms": "60000",
+        "socket.keepalive.enable": "true",
+    }
+
+
 def test_a_master_that_was_chosen_is_not_overruled_by_a_server_that_is_up(tmp_path: Path) -> None:
     services(tmp_path, spark_remote="sc://localhost:2")
     assert load_settings(tmp_path, {"KAFKA_ASSETS_SPARK_MASTER": "local[2]"}).require_spark() == "local[2]"
