@@ -42,7 +42,8 @@ class Narration:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._bar.live.is_started:
+            self._bar.stop()
 
     def say(self, message: str) -> None:
         err.print(f"· {message}", markup=False, highlight=False, soft_wrap=True)

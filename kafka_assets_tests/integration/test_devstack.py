@@ -207,11 +207,11 @@ def test_three_brokers_are_one_cluster_that_survives_a_dead_one(state: Path) -> 
     assert len(admin.describe_cluster().result(timeout=30).nodes) == 3
 
 
-def test_the_commands_start_list_and_stop_and_leave_nothing(tmp_path: Path) -> None:
+def test_the_commands_start_list_and_stop_and_leave_nothing(state: Path) -> None:
     def command(*arguments: str, code: int = 0) -> Any:
         done = subprocess.run(
             [Path(sys.executable).with_name("kafka-assets"), *arguments],
-            env={**os.environ, "KAFKA_ASSETS_HOME": str(tmp_path)},
+            env={**os.environ, "KAFKA_ASSETS_HOME": str(state.parent)},
             capture_output=True,
             text=True,
             check=False,
@@ -235,9 +235,9 @@ def test_the_commands_start_list_and_stop_and_leave_nothing(tmp_path: Path) -> N
         stopped = command("down", "--json")
     assert stopped["stopped"] == ["spark", "postgresql"]
     assert not [process for process in family if processes.is_alive(process)]
-    assert not processes.strays(tmp_path / ".kafka_assets")
+    assert not processes.strays(state)
     assert not open_ports & listening({one.pid for one in psutil.net_connections("tcp") if one.pid})
     assert "no services were up" in command("down")
     command("down", "--delete", "--yes")
-    left = {path.name for path in (tmp_path / ".kafka_assets").iterdir()}
+    left = {path.name for path in state.iterdir()}
     assert left == {"services.json", "services.lock"}
