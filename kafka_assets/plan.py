@@ -60,7 +60,7 @@ def plan_partition(where: str, progress: Progress, offsets: Offsets, policy: Pol
         raise Truncated(
             f"{where} ends at offset {offsets.high_watermark}, but slices are planned through {at}",
             why="the topic lost records that were there before (an unclean leader election, or a restored broker)",
-            cure="find out what was lost; `kafka-assets doctor` and docs/failures.md say how to go on",
+            cure="find out what was lost; docs/failures.md says how to go on",
         )
     planned: list[NewSlice] = []
     if offsets.log_start > at:

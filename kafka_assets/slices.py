@@ -41,7 +41,7 @@ class SliceKey:
             raise KeysUnknown(
                 f"{key!r} is not the key of a slice",
                 why="a key reads topic:partition:start-end, for example orders:3:120000-130000",
-                cure="materialize keys that the sensor or `kafka-assets plan` added",
+                cure="materialize keys that the sensor added",
             )
         return cls(
             topic=match["topic"],

@@ -129,7 +129,7 @@ def _settings(settings: Settings, env: Mapping[str, str]) -> Iterator[Check]:
         yield Check(f"setting {name}", "ok", f"{_shown(name, str(value))} ({origin})")
     yield Check("project", "ok", str(settings.project))
     if not settings.streams.is_dir():
-        cure = f"make it, or set {PREFIX}STREAMS to the folder with the streams' YAML"
+        cure = f"make it, or set {PREFIX}STREAMS to the folder with the streams"
         yield Check("streams", "info", f"the folder {settings.streams} is not there", cure)
 
 

@@ -56,7 +56,7 @@ class Narration:
 
 def up(
     with_: Annotated[
-        str, typer.Option("--with", help="More services, with commas: postgresql, mariadb, mysql, registry.")
+        str, typer.Option("--with", help="More services, with commas: dagster, postgresql, mariadb, mysql, registry.")
     ] = "",
     brokers: Annotated[int | None, typer.Option(help="1 or 3 brokers; as it was, where there is a cluster.")] = None,
     as_json: Annotated[bool, JSON] = False,

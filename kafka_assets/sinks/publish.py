@@ -114,7 +114,7 @@ def _decide(publication: Publication, held: Claim, work: Work) -> bool:
         raise SliceRefused(
             f"slice {publication.key} cannot be landed",
             why="it is an open live window" if publication.is_open else f"it is recorded as {publication.kind}",
-            cure="ask kafka_lineage for its reason; what is lost or skipped stays so",
+            cure="kafka_slice has its reason; what is lost or skipped stays so",
         )
     return work.replaces or publication.state != "committed"
 
@@ -156,7 +156,7 @@ def _refuse_shrinking(publication: Publication, outcome: Outcome, *, force: bool
             f"replay of slice {publication.key} is refused: it would lose records",
             why=f"{publication.records_read} were committed, and only {outcome.records_read} can still be read "
             "(expired or compacted since)",
-            cure="leave it as it is; replay with force only if the rows that are gone may go",
+            cure="leave it as it is; only if those rows may go, materialize it with the tag kafka_assets/force=true",
         )
 
 
