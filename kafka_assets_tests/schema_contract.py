@@ -182,8 +182,10 @@ class SchemaContract:
             one.slice(20, end)
 
     def test_a_slice_of_an_unknown_partition_is_refused(self, one: Crafted) -> None:
-        with refused(one.connection, "kafka_slice_"):
+        with refused(one.connection, "kafka_slice_first"):
             one.slice(0, 10, first=True, partition=7)
+        with refused(one.connection, "kafka_slice_prior"):
+            one.slice(20, 30, partition=7)
 
     def test_a_slice_is_normal_lost_or_skipped(self, one: Crafted) -> None:
         with refused(one.connection, "kafka_slice_kind"):
@@ -307,6 +309,10 @@ class SchemaContract:
         with refused(one.connection, "kafka_publication_range"):
             one.publication(planned, 20, 29)
 
+    def test_no_result_is_of_an_unknown_slice(self, one: Crafted) -> None:
+        with refused(one.connection, "kafka_publication_of"):
+            one.insert(t.publication, slice_id=10**9, start_offset=20, end_offset=None, asset="orders")
+
     def test_an_asset_publishes_a_slice_once(self, one: Crafted) -> None:
         planned = one.slice(20, 30)
         one.publication(planned, 20, 30)
@@ -376,6 +382,11 @@ class SchemaContract:
             one.set(t.progress, **wrong)
         one.set(t.progress, owner="live", owner_lease_until=1, owner_backend="pid")
 
+    def test_progress_belongs_to_a_known_source(self, one: Crafted) -> None:
+        one.source_id = 10**9
+        with refused(one.connection, "kafka_progress_source"):
+            one.partition()
+
     def test_no_partition_is_negative(self, one: Crafted) -> None:
         with refused(one.connection, "kafka_progress_partition_known"):
             one.partition(-1)
@@ -423,6 +434,8 @@ class SchemaContract:
             one.insert(t.quarantine, **row)
         with refused(one.connection, "kafka_quarantine_slice"):
             one.insert(t.quarantine, **{**row, "kafka_offset": 4, "slice_id": 10**9})
+        with refused(one.connection, "kafka_quarantine_place"):
+            one.set(t.quarantine, kafka_offset=-1)
 
     def test_a_key_is_deleted_by_one_version(self, one: Crafted) -> None:
         row: dict[str, Any] = {

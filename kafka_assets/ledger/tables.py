@@ -104,10 +104,6 @@ slice_ = table(
     unique("kafka_slice_start", "source_id", "partition", "start_offset", comment="two slices never start together"),
     unique("kafka_slice_end", "end_offset", "source_id", "partition", comment="two slices never end together"),
     unique("kafka_slice_range", "id", "start_offset", "end_offset", comment="lets a publication carry the range"),
-    reference(
-        "kafka_slice_partition", "source_id, partition", "kafka_progress(source_id, partition)",
-        comment="no slice of a partition that is not planned",
-    ),
     # The offset stands first: MySQL 9.7 takes a row whose first column here equals its own for its own parent,
     # and looks no further, so that with the source first it would refuse nothing.
     reference(
@@ -116,7 +112,7 @@ slice_ = table(
     ),
     reference(
         "kafka_slice_first", "source_id, partition, first_start", "kafka_progress(source_id, partition, origin)",
-        comment="the first slice starts at the origin; with kafka_slice_start, there is but one",
+        comment="the first slice starts at the origin of a planned partition; with kafka_slice_start, there is but one",
     ),
     check("kafka_slice_not_empty", "start_offset >= 0 AND end_offset > start_offset", comment="no empty slice"),
     check(

@@ -79,10 +79,8 @@ CREATE TABLE kafka_slice (
     CONSTRAINT kafka_slice_range UNIQUE (id, start_offset, end_offset),
     -- two slices never start together
     CONSTRAINT kafka_slice_start UNIQUE (source_id, `partition`, start_offset),
-    -- the first slice starts at the origin; with kafka_slice_start, there is but one
+    -- the first slice starts at the origin of a planned partition; with kafka_slice_start, there is but one
     CONSTRAINT kafka_slice_first FOREIGN KEY(source_id, `partition`, first_start) REFERENCES kafka_progress (source_id, `partition`, origin),
-    -- no slice of a partition that is not planned
-    CONSTRAINT kafka_slice_partition FOREIGN KEY(source_id, `partition`) REFERENCES kafka_progress (source_id, `partition`),
     -- no gap: a slice starts where another one ends; and a window that one follows cannot grow into it
     CONSTRAINT kafka_slice_prior FOREIGN KEY(prior_end, source_id, `partition`) REFERENCES kafka_slice (end_offset, source_id, `partition`),
     -- no slice stands outside the chain

@@ -130,7 +130,6 @@ CREATE TABLE kafka_slice (
     CONSTRAINT kafka_slice_range UNIQUE (id, start_offset, end_offset),
     CONSTRAINT kafka_slice_start UNIQUE (source_id, partition, start_offset),
     CONSTRAINT kafka_slice_first FOREIGN KEY(source_id, partition, first_start) REFERENCES kafka_progress (source_id, partition, origin),
-    CONSTRAINT kafka_slice_partition FOREIGN KEY(source_id, partition) REFERENCES kafka_progress (source_id, partition),
     CONSTRAINT kafka_slice_prior FOREIGN KEY(prior_end, source_id, partition) REFERENCES kafka_slice (end_offset, source_id, partition),
     CONSTRAINT kafka_slice_chain CHECK ((prior_end IS NOT NULL AND prior_end = start_offset AND is_first IS NULL) OR (prior_end IS NULL AND is_first IS NOT NULL AND is_first = 1)),
     CONSTRAINT kafka_slice_kind CHECK (kind IN ('normal', 'lost', 'skipped')),
@@ -175,9 +174,7 @@ COMMENT ON CONSTRAINT kafka_slice_range ON kafka_slice IS 'lets a publication ca
 
 COMMENT ON CONSTRAINT kafka_slice_start ON kafka_slice IS 'two slices never start together';
 
-COMMENT ON CONSTRAINT kafka_slice_first ON kafka_slice IS 'the first slice starts at the origin; with kafka_slice_start, there is but one';
-
-COMMENT ON CONSTRAINT kafka_slice_partition ON kafka_slice IS 'no slice of a partition that is not planned';
+COMMENT ON CONSTRAINT kafka_slice_first ON kafka_slice IS 'the first slice starts at the origin of a planned partition; with kafka_slice_start, there is but one';
 
 COMMENT ON CONSTRAINT kafka_slice_prior ON kafka_slice IS 'no gap: a slice starts where another one ends; and a window that one follows cannot grow into it';
 
