@@ -100,12 +100,12 @@ def verdict(engine: Engine, connection: Connection) -> Verdict:
     found = observe(connection, [TOPIC])[TOPIC]
     if isinstance(found, KafkaAssetsError):
         raise found
-    counted = count_table(engine, TOPIC)
+    counted = count_table(engine, TOPIC, stream=TOPIC)
     return Verdict(
         produced=sum(part.high_watermark for part in found.partitions.values()),
         rows=counted.rows,
         distinct=counted.distinct,
-        quarantined=count_quarantined(engine, asset=TOPIC),
+        quarantined=count_quarantined(engine, asset=TOPIC, stream=TOPIC),
         gaps=gaps(engine),
         partitions=standing(engine, asset=TOPIC),
         ends={number: part.last_stable for number, part in found.partitions.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, column, func, select, table, text
+from sqlalchemy import Engine, Select, column, func, select, table, text
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
@@ -96,21 +96,28 @@ def standing(engine: Engine, *, asset: str) -> list[PartitionStanding]:
     ]
 
 
-def count_table(engine: Engine, name: str) -> TableCount:
-    """Count the rows of an append table, and its different records."""
+def count_table(engine: Engine, name: str, *, stream: str) -> TableCount:
+    """Count the rows that an append table has of the stream's current topic, and its different records."""
     target = table(name, column(SOURCE), column(PARTITION), column(OFFSET))
-    places = select(target.c[SOURCE], target.c[PARTITION], target.c[OFFSET]).distinct().subquery()
+    current = target.c[SOURCE].in_(_current(stream))
+    places = select(target.c[SOURCE], target.c[PARTITION], target.c[OFFSET]).where(current).distinct().subquery()
     with read(engine) as connection:
-        rows = connection.scalar(select(func.count()).select_from(target)) or 0
+        rows = connection.scalar(select(func.count()).select_from(target).where(current)) or 0
         distinct = connection.scalar(select(func.count()).select_from(places)) or 0
     return TableCount(rows=rows, distinct=distinct)
 
 
-def count_quarantined(engine: Engine, *, asset: str) -> int:
-    """Count the quarantined records of an asset."""
+def count_quarantined(engine: Engine, *, asset: str, stream: str) -> int:
+    """Count the quarantined records that an asset has of the stream's current topic."""
+    q = t.quarantine.c
+    statement = select(func.count()).where(q.asset == asset, q.kafka_source.in_(_current(stream)))
     with read(engine) as connection:
-        statement = select(func.count()).select_from(t.quarantine).where(t.quarantine.c.asset == asset)
         return connection.scalar(statement) or 0
+
+
+def _current(stream: str) -> Select[tuple[int]]:
+    """A topic that was deleted leaves its rows: they are of a source that is retired."""
+    return select(t.source.c.id).where(t.source.c.stream == stream, t.source.c.retired_at.is_(None))
 
 
 def gaps(engine: Engine) -> int:
