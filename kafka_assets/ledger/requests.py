@@ -41,6 +41,7 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
             .where(
                 p.asset == asset,
                 p.state == "planned",
+                p.state != "committed",  # the index leaves out what is committed, and SQLite wants it said
                 s.kind == "normal",
                 s.is_open.is_(False),
                 src.retired_at.is_(None),

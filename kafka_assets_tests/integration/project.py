@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dagster as dg
@@ -91,6 +91,12 @@ class Landing:
                 IO_MANAGER: SliceIOManager(database_url=self.database_url),
             },
         )
+
+    def run_elsewhere(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+        """The same run under another Dagster, that shares nothing with this one but the ledger."""
+        with dg.DagsterInstance.ephemeral() as instance:
+            instance.add_dynamic_partitions(f"kafka_{self.name}", self.keys())
+            return replace(self, instance=instance).run(request)
 
     def land(self) -> Tick:
         """A tick, and all the runs that it asked for."""
