@@ -20,7 +20,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, Retryable, StreamError
 from kafka_assets.ledger import planning
-from kafka_assets.ledger.requests import Due, due, live_runs, new_token, store_request
+from kafka_assets.ledger.requests import Due, due, given_up, live_runs, new_token, store_request
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.plan import NewSlice, Offsets, Policy, plan_partition
 from kafka_assets.slices import digest
@@ -69,6 +69,11 @@ def tick(
             log.warning(result.troubles[-1])
         # What was planned before is landed also while its broker is in trouble with something else.
         result.requests += request_runs(engine, stream, instance=instance)
+        if failed := given_up(engine, asset=stream.asset):
+            result.troubles.append(
+                f"{stream.name}: {failed} slices failed too often and are not tried again"
+                " · their failed runs say why · correct it, and materialize their keys"
+            )
         result.events += missed_materializations(engine, stream, instance=instance)
     return result
 

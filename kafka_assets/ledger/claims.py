@@ -86,7 +86,7 @@ def release(engine: Engine, claims: Sequence[Claim]) -> None:
     """End the leases after a commit, so that a replay need not wait for them; another's are left alone."""
     with write(engine) as connection:
         for held in _ordered(claims):
-            connection.execute(_mine(held).values(lease_until=None, backend=None, not_before=None))
+            connection.execute(_mine(held).values(lease_until=None, backend=None, not_before=None, failure=None))
 
 
 def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int) -> bool:

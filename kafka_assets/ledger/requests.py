@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, func, select, update
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
@@ -52,6 +52,14 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
             .limit(limit)
         ).all()
     return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
+
+
+def given_up(engine: Engine, *, asset: str) -> int:
+    """How many slices failed too often alone, and wait for somebody."""
+    p = t.publication.c
+    with read(engine) as connection:
+        statement = select(func.count()).select_from(t.publication).where(p.asset == asset, p.state == "failed")
+        return connection.scalar(statement) or 0
 
 
 def live_runs(engine: Engine, *, asset: str) -> set[str]:
