@@ -21,12 +21,12 @@ TICKS = """
 """
 
 DIE_IN_THE_TRANSACTION = """
-import os, time
+import os, pathlib, time
 import kafka_assets.assets.land as land
 import kafka_assets.sinks.publish as publishing
 
 land.LEASE_MS = 6000
-flag = Path({flag!r})
+flag = pathlib.Path({flag!r})
 verify = publishing.verify_attempts
 
 
