@@ -14,7 +14,7 @@ from kafka_assets.ledger.engine import read, write
 from kafka_assets.slices import SliceKey
 
 HOLD_MS = 60_000
-"""How long a request may stay without a claim before it is made again, doubled with each one."""
+"""How long a request may stay without a claim before it is made again: a run may never have come of it."""
 
 
 @dataclass(frozen=True)
