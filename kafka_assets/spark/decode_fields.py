@@ -1,7 +1,7 @@
 """How each declared type is read from JSON without a silent change.
 
-`from_json` rounds decimals, wraps bytes around, takes numbers for timestamps and texts for numbers. So a field is
-first read as its *witness*: a type in which nothing delicate is lost. From the witness come the value and a test
+`from_json` rounds decimals, wraps bytes around, takes numbers for timestamps and objects for texts. So a field is
+first read as its *witness*: a type in which nothing delicate is lost. From the witness come the value, and a test
 that the value is exactly what the text said. Nothing here can raise for any record: only try_* casts.
 """
 
@@ -14,10 +14,21 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as T  # noqa: N812
 
+from kafka_assets.spark.decode_doubt import (
+    DECIMAL_DIGITS,
+    Look,
+    decimal_disproved,
+    decimal_doubted,
+    double_disproved,
+    double_doubted,
+    text_disproved,
+    text_doubted,
+)
+
 Test = Callable[[Column, Column], Column]
 
-_ZONE = r"(?:Z|[+-]\d\d:\d\d)"
 _CLOCK = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6}0*+)?)?"
+_ZONE = r"(?:Z|[+-]\d\d:\d\d)?"
 _FIRST = "TIMESTAMP '0001-01-01 00:00:00Z'"
 _LAST = "TIMESTAMP '9999-12-31 23:59:59.999999Z'"
 
@@ -32,11 +43,13 @@ class Reading:
     """(witness, value) → true where the value is not exactly the text's; None where from_json itself is exact."""
     length: Test | None = None
     """(witness, value) → a lower bound of the value's bytes in the text, for values that are not null."""
-    loose: bool = False
-    """The witness is a text that may stand for a JSON number, object or boolean as well."""
+    doubted: Callable[[Look], Column] | None = None
+    """True where only a second look can tell whether the value is the text's."""
+    disproved: Callable[[Look], Column] | None = None
+    """True where the second look says that it is not."""
 
 
-def _same(witness: Column) -> Column:
+def same(witness: Column) -> Column:
     return witness
 
 
@@ -50,6 +63,18 @@ def _text_length(_witness: Column, value: Column) -> Column:
 
 def _quoted_length(witness: Column, _value: Column) -> Column:
     return F.octet_length(witness) + 2
+
+
+def _byte(witness: Column) -> Column:
+    return witness.try_cast("TINYINT")
+
+
+def _float(witness: Column) -> Column:
+    return witness.cast("FLOAT")
+
+
+def _date(witness: Column) -> Column:
+    return witness.try_cast("DATE")
 
 
 def _is_lost(witness: Column, value: Column) -> Column:
@@ -66,28 +91,48 @@ def _is_not_that_float(witness: Column, value: Column) -> Column:
     return _is_infinite(value) | ~(exact | (value.cast("STRING").cast("DOUBLE") == witness))
 
 
-def _decimal(declared: T.DecimalType) -> Reading:
+def _decimal(declared: T.DecimalType, *, nested: bool) -> Reading:
+    if nested or declared.precision > DECIMAL_DIGITS:
+        return _variant_decimal(declared)
+    spare_scale = 38 - (declared.precision - declared.scale)
+
+    def value(witness: Column) -> Column:
+        return witness.try_cast(declared)
+
+    def wrong(witness: Column, value: Column) -> Column:
+        return _is_lost(witness, value) | (value != witness)
+
+    def length(_witness: Column, value: Column) -> Column:
+        # Its digits without the zeros at both ends, and the dot between them: no way to write it takes fewer bytes.
+        digits = F.octet_length(F.trim(F.abs(value).cast("STRING"), F.lit("0.")))
+        return F.when(value == 0, 1).otherwise(digits)
+
+    return Reading(
+        T.DecimalType(38, spare_scale),
+        value,
+        wrong,
+        length,
+        doubted=decimal_doubted,
+        disproved=lambda look: decimal_disproved(look, declared),
+    )
+
+
+def _variant_decimal(declared: T.DecimalType) -> Reading:
     """A VARIANT keeps every number of up to 38 digits exactly, and knows that a number is not a text.
 
     Its type's scale is the number's own, without trailing zeros: it fits exactly where that is not above ours.
     A number with an exponent, or with more digits, is only kept as a double; those are refused.
     """
-    fits = [f",{scale})" for scale in range(declared.scale + 1)]
 
     def value(witness: Column) -> Column:
         return F.try_variant_get(witness, "$", declared.simpleString())
 
     def wrong(witness: Column, value: Column) -> Column:
         kind = F.schema_of_variant(witness)
-        exact = kind == "BIGINT"
-        for ending in fits:
-            exact = exact | F.endswith(kind, F.lit(ending))
-        return witness.isNotNull() & (kind != "VOID") & ~(exact & value.isNotNull())
+        fits = kind.rlike(rf"\A(?:BIGINT|DECIMAL\(\d+,(?:{'|'.join(map(str, range(declared.scale + 1)))})\))\z")
+        return witness.isNotNull() & (kind != "VOID") & ~(fits & value.isNotNull())
 
-    def length(_witness: Column, value: Column) -> Column:
-        return F.greatest(F.octet_length(value.cast("STRING")) - (declared.scale + 1), F.lit(1))
-
-    return Reading(T.VariantType(), value, wrong, length)
+    return Reading(T.VariantType(), value, wrong, lambda _w, _v: F.lit(1))
 
 
 def _is_not_that_date(witness: Column, value: Column) -> Column:
@@ -121,101 +166,35 @@ def _is_not_base64(witness: Column, value: Column) -> Column:
     return witness.isNotNull() & ~F.coalesce(F.base64(value) == witness, F.lit(False))
 
 
-def _typed_text(declared: T.DataType) -> Reading:
-    """Inside arrays, maps and structs, a VARIANT tells a text from a number; at the top a second look does, rarely."""
-
-    def text(witness: Column) -> Column:
-        return F.try_variant_get(witness, "$", "string")
-
-    def wrong(witness: Column, value: Column) -> Column:
-        other = witness.isNotNull() & ~F.schema_of_variant(witness).isin("STRING", "VOID")
-        return other if isinstance(declared, T.StringType) else other | _is_not_base64(text(witness), value)
-
-    if isinstance(declared, T.StringType):
-        return Reading(T.VariantType(), text, wrong)
-    return Reading(T.VariantType(), lambda w: _bytes(text(w)), wrong)
-
-
-def _array(declared: T.ArrayType) -> Reading:
-    element = reading(declared.elementType, nested=True)
-
-    def wrong(witness: Column, _value: Column) -> Column:
-        return _any(witness, element)
-
-    return Reading(
-        T.ArrayType(element.witness), lambda w: F.transform(w, element.value), wrong if element.wrong else None
-    )
-
-
-def _map(declared: T.MapType) -> Reading:
-    element = reading(declared.valueType, nested=True)
-
-    def value(witness: Column) -> Column:
-        return F.transform_values(witness, lambda _, item: element.value(item))
-
-    def wrong(witness: Column, _value: Column) -> Column:
-        return _any(F.map_values(witness), element)
-
-    return Reading(T.MapType(T.StringType(), element.witness), value, wrong if element.wrong else None)
-
-
-def _any(items: Column, element: Reading) -> Column:
-    assert element.wrong is not None
-    test = element.wrong
-    return F.coalesce(
-        F.exists(items, lambda item: F.coalesce(test(item, element.value(item)), F.lit(False))), F.lit(False)
-    )
-
-
-def _struct(declared: T.StructType) -> Reading:
-    parts = [(field, reading(field.dataType, nested=True)) for field in declared]
-
-    def value(witness: Column) -> Column:
-        made = F.struct(*(part.value(witness.getField(field.name)).alias(field.name) for field, part in parts))
-        return F.when(witness.isNotNull(), made)
-
-    def wrong(witness: Column, _value: Column) -> Column:
-        found = F.lit(False)
-        for field, part in parts:
-            inner = witness.getField(field.name)
-            if part.wrong is not None:
-                found = found | F.coalesce(part.wrong(inner, part.value(inner)), F.lit(False))
-            if not field.nullable:
-                found = found | part.value(inner).isNull()
-        return witness.isNotNull() & found
-
-    witness = T.StructType([T.StructField(field.name, part.witness) for field, part in parts])
-    return Reading(witness, value, wrong)
-
-
-_WHOLE = Reading(T.LongType(), _same, length=_text_length)
-_SCALARS: dict[type[T.DataType], Reading] = {
-    T.BooleanType: Reading(T.BooleanType(), _same, length=lambda _, value: F.when(value, 4).otherwise(5)),
+_WHOLE = Reading(T.LongType(), same, length=_text_length)
+_TEXT = Reading(T.StringType(), same, length=_quoted_length, doubted=text_doubted, disproved=text_disproved)
+_DOUBLE = Reading(
+    T.DoubleType(),
+    same,
+    lambda witness, _: _is_infinite(witness),
+    _one,
+    doubted=double_doubted,
+    disproved=double_disproved,
+)
+SCALARS: dict[type[T.DataType], Reading] = {
+    T.BooleanType: Reading(T.BooleanType(), same, length=lambda _, value: F.when(value, 4).otherwise(5)),
     # Jackson takes -128..255 for a byte, and wraps 200 around to -56.
-    T.ByteType: Reading(T.IntegerType(), lambda w: w.try_cast("TINYINT"), _is_lost, _text_length),
+    T.ByteType: Reading(T.IntegerType(), _byte, _is_lost, _text_length),
     T.ShortType: replace(_WHOLE, witness=T.ShortType()),
     T.IntegerType: replace(_WHOLE, witness=T.IntegerType()),
     T.LongType: _WHOLE,
-    T.DoubleType: Reading(T.DoubleType(), _same, lambda w, _: _is_infinite(w), _one),
-    T.FloatType: Reading(T.DoubleType(), lambda w: w.cast("FLOAT"), _is_not_that_float, _one),
-    T.DateType: Reading(T.StringType(), lambda w: w.try_cast("DATE"), _is_not_that_date, _quoted_length),
-    T.TimestampType: _timestamp(zone=_ZONE + "?", as_utc=True),
+    T.DoubleType: _DOUBLE,
+    T.FloatType: replace(_DOUBLE, value=_float, wrong=_is_not_that_float),
+    T.DateType: Reading(T.StringType(), _date, _is_not_that_date, _quoted_length),
+    T.TimestampType: _timestamp(zone=_ZONE, as_utc=True),
     T.TimestampNTZType: _timestamp(zone="", as_utc=False),
-    T.StringType: Reading(T.StringType(), _same, length=_quoted_length, loose=True),
-    T.BinaryType: Reading(T.StringType(), _bytes, _is_not_base64, _quoted_length, loose=True),
+    T.StringType: _TEXT,
+    T.BinaryType: replace(_TEXT, value=_bytes, wrong=_is_not_base64),
 }
 
 
-def reading(declared: T.DataType, *, nested: bool = False) -> Reading:
-    """How to read one declared type; inside arrays, maps and structs no text is loose."""
-    if nested and isinstance(declared, T.StringType | T.BinaryType):
-        return _typed_text(declared)
+def scalar(declared: T.DataType, *, nested: bool = False) -> Reading:
+    """How to read one declared type that holds no other."""
     if isinstance(declared, T.DecimalType):
-        return _decimal(declared)
-    if isinstance(declared, T.ArrayType):
-        return _array(declared)
-    if isinstance(declared, T.MapType):
-        return _map(declared)
-    if isinstance(declared, T.StructType):
-        return _struct(declared)
-    return _SCALARS[type(declared)]
+        return _decimal(declared, nested=nested)
+    return SCALARS[type(declared)]

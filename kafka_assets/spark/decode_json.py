@@ -1,13 +1,12 @@
-"""JSON records in one pass of from_json, and a second look at the few that it may have read wrongly.
+"""JSON records in one pass of from_json, and a second look at those that it may have read wrongly.
 
-from_json ignores what follows the first object, takes the last of two equal keys, turns a lone surrogate into `?`
-and an object into text, all without a word. So:
+from_json ignores what follows the first object, takes the last of two equal keys, turns half a surrogate pair into
+`?` and an object into text, all without a word. A record in *doubt* is therefore parsed again, by try_parse_json and
+inside a frame `[value, {}]` whose end nobody can guess: text after the object breaks it. Doubt is mostly a matter of
+length: a record hardly longer than its own fields, written compactly, has no room for a second key.
 
-1. The value is parsed inside `{"r": [value, {}]}`, with names nobody can guess: text after the object, or a second
-   one, breaks that frame.
-2. A record in *doubt* is parsed again by try_parse_json, which refuses equal keys and lone surrogates, and knows a
-   number from a text. Doubt is cheap to rule out: where the value is hardly longer than its fields written compactly,
-   there is no room for a second key, and an escape like \\ud800 needs five more bytes than it gives.
+The layers below are separate projections on purpose: what is used twice is computed once, and every method that
+Spark generates stays short enough for the JVM to compile it (one of all this runs four times slower: measured).
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as T  # noqa: N812
 
-from kafka_assets.spark.decode_fields import Reading, reading
-
-EXCERPT = 60
-ESCAPE_BYTES = 5
-KEY_BYTES = 5
-"""What a second key costs beside its name: two quotes, a colon, a comma and a value of one byte."""
+from kafka_assets.spark.decode_doubt import Look, room_for_harm, text_replaced
+from kafka_assets.spark.decode_fields import Reading, same
+from kafka_assets.spark.decode_nested import reading
+from kafka_assets.spark.decode_reason import UNPROVEN, Verdict, reason
 
 _OPTIONS = {
     "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": "broken",
+    "columnNameOfCorruptRecord": "_kafka_broken",
     "allowSingleQuotes": "false",
     "allowUnquotedFieldNames": "false",
     "allowComments": "false",
@@ -37,193 +34,159 @@ _OPTIONS = {
     "allowBackslashEscapingAnyCharacter": "false",
     "allowUnquotedControlChars": "false",
 }
-_TEXT, _FRAME, _BROKEN, _AGAIN = "_kafka_text", "_kafka_frame", "_kafka_broken", "_kafka_again"
-_BOM = "\ufeff"
-_LONE_SURROGATE = (
-    r"(?i)(?<!\\)(?:\\\\)*(?:\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})"
-    r"|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2})"
-)
+_TEXT, _PARSED, _BROKEN, _SPARE = "_kafka_text", "_kafka_parsed", "_kafka_broken", "_kafka_spare"
+_DOUBT, _WRONG, _AGAIN = "_kafka_doubt", "_kafka_wrong", "_kafka_again"
+LEAST = 2
+"""Bytes that an array, a map or a struct takes at least."""
 
 
 @dataclass(frozen=True)
-class Declared:
-    """One top-level field on its way: its witness and its value are columns of the intermediate frames."""
+class _Part:
+    """One top-level field on its way; its witness and its value are columns of the layers."""
 
     field: T.StructField
     reading: Reading
     number: int
 
     @property
-    def witness(self) -> Column:
-        return F.col(f"_kafka_witness_{self.number}")
+    def witness_name(self) -> str:
+        return f"_kafka_witness_{self.number}"
 
     @property
-    def value(self) -> Column:
-        return F.col(f"_kafka_value_{self.number}")
+    def value_name(self) -> str:
+        return self.witness_name if self.reading.value is same else f"_kafka_value_{self.number}"
 
     @property
-    def wrong(self) -> Column:
-        if self.reading.wrong is None:
-            return F.lit(False)
-        return F.coalesce(self.reading.wrong(self.witness, self.value), F.lit(False))
+    def carried(self) -> list[str]:
+        """What later layers need of it. A decimal of 38 digits is dear to carry, and its value says as much."""
+        asked = self.reading.disproved is not None and not isinstance(self.field.dataType, T.DecimalType)
+        return [self.value_name, self.witness_name] if asked else [self.value_name]
 
-    @property
-    def again(self) -> Column:
+    def found(self, again: Column) -> Column:
         quote = "'" if '"' in self.field.name else '"'
-        return F.try_variant_get(_AGAIN, f"$[{quote}{self.field.name}{quote}]", "variant")
+        return F.try_variant_get(again, f"$[0][{quote}{self.field.name}{quote}]", "variant")
 
-    def says(self, what: str) -> Column:
-        return F.lit(f"{self.field.name}: {what}")
-
-    def misses(self, text: Column) -> Column:
-        kind = self.field.dataType.simpleString().upper()[:100]
-        return F.concat(
-            self.says(""), F.coalesce(_excerpt(text), F.lit("its value")), F.lit(f" does not fit {kind} exactly")
+    def look(self, again: Column) -> Look:
+        return Look(
+            name=self.field.name,
+            text=F.col(_TEXT),
+            spare=F.col(_SPARE),
+            witness=F.col(self.witness_name),
+            value=F.col(self.value_name),
+            found=self.found(again),
         )
 
 
 def decode_json(raw: DataFrame, fields: T.StructType) -> tuple[DataFrame, list[Column], Column]:
     """The frame to select from, the declared fields in it, and the reason why a record is bad."""
-    parts = [Declared(field, reading(field.dataType), number) for number, field in enumerate(fields)]
-    read = _values(_witnesses(raw, parts), parts)
-    doubt = _in_doubt(parts)
-    read = read.withColumn(_AGAIN, F.when(F.col(_BROKEN) | doubt, F.try_parse_json(F.col(_TEXT))))
-    reasons = F.coalesce(
-        F.when(F.col("value").isNull(), F.lit("the value is null (a tombstone)")),
-        F.when(~F.is_valid_utf8(F.col(_TEXT)), F.lit("the value is not valid UTF-8")),
-        F.when(F.col(_BROKEN), _why_broken(parts)),
-        *(F.when(part.wrong, part.misses(part.witness.cast("STRING"))) for part in parts if part.reading.wrong),
-        *(
-            F.when(part.value.isNull(), part.says("missing or null, and declared NOT NULL"))
-            for part in parts
-            if not part.field.nullable
-        ),
-        F.when(doubt, _why_doubted(parts)),
-    )
-    return read, [part.value.alias(part.field.name) for part in parts], reasons
+    parts = [_Part(field, reading(field.dataType), number) for number, field in enumerate(fields)]
+    end = f"e{secrets.token_hex(8)}"
+    parsed_type = T.StructType([T.StructField(part.field.name, part.reading.witness) for part in parts])
+    parsed_type = parsed_type.add("_kafka_broken", T.StringType())
 
+    def parsed(text: Column) -> Column:
+        return F.from_json(text, parsed_type, _OPTIONS)
 
-def _witnesses(raw: DataFrame, parts: list[Declared]) -> DataFrame:
-    mark = secrets.token_hex(8)
-    record, end = f"r{mark}", f"e{mark}"
-    inner = T.StructType([T.StructField(part.field.name, part.reading.witness) for part in parts])
-    frame = T.StructType([T.StructField(record, T.ArrayType(inner.add(end, T.IntegerType())))]).add("broken", "string")
+    def again(text: Column) -> Column:
+        return F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',{{"{end}":1}}]')))
+
+    kept = [name for name in raw.columns if name != "value"]
     text = F.col("value").cast("STRING")
-    framed = F.concat(F.lit(f'{{"{record}":['), text, F.lit(f',{{"{end}":1}}]}}'))
-    parsed = raw.select("*", text.alias(_TEXT), F.from_json(framed, frame, _OPTIONS).alias(_FRAME))
-    items = F.col(_FRAME).getField(record)
-    first = F.get(items, F.lit(0))
-    whole = (
-        F.col(_FRAME).getField("broken").isNull()
-        & (F.size(items) == 2)
-        & first.isNotNull()
-        & F.get(items, F.lit(1)).getField(end).isNotNull()
-    )
-    return parsed.select(
-        *raw.columns,
+    frame = raw.select(*kept, text.alias(_TEXT), parsed(text).alias(_PARSED))
+    frame = _values(_witnesses(frame, kept, parts), parts)
+    frame = frame.withColumn(_SPARE, _spare(parts))
+    frame = frame.select(
+        *kept,
         _TEXT,
-        (~F.coalesce(whole, F.lit(False))).alias(_BROKEN),
-        *(first.getField(part.field.name).alias(f"_kafka_witness_{part.number}") for part in parts),
+        *dict.fromkeys(name for part in parts for name in part.carried),
+        _doubt(parts).alias(_DOUBT),
+        _wrong(parts).alias(_WRONG),
+    )
+    frame = frame.withColumn(_AGAIN, F.when(F.col(_DOUBT), again(F.col(_TEXT))))
+
+    def verdict(seen: Column) -> Column:
+        return reason(_verdict(parts, seen), end=end)
+
+    text = F.col(_TEXT)
+    seen = F.array(F.struct(text.alias("text"), parsed(text).alias("parsed"), again(text).alias("again")))
+    # A lambda is interpreted: the long expression of the reason is not compiled, and the good record never gets there.
+    told = F.coalesce(F.get(F.transform(seen, verdict), F.lit(0)), F.lit(UNPROVEN))
+    bad = F.when(_suspect(parts, end), told)
+    frame = frame.withColumn("value", text.cast("BINARY"))
+    return frame, [F.col(part.value_name).alias(part.field.name) for part in parts], bad
+
+
+def _witnesses(frame: DataFrame, columns: list[str], parts: list[_Part]) -> DataFrame:
+    parsed = F.col(_PARSED)
+    return frame.select(
+        *columns,
+        _TEXT,
+        (parsed.isNull() | parsed.getField("_kafka_broken").isNotNull()).alias(_BROKEN),
+        *(parsed.getField(part.field.name).alias(part.witness_name) for part in parts),
     )
 
 
-def _values(witnessed: DataFrame, parts: list[Declared]) -> DataFrame:
-    return witnessed.select(
-        "*", *(part.reading.value(part.witness).alias(f"_kafka_value_{part.number}") for part in parts)
-    )
+def _values(frame: DataFrame, parts: list[_Part]) -> DataFrame:
+    made = [part for part in parts if part.value_name != part.witness_name]
+    return frame.select("*", *(part.reading.value(F.col(part.witness_name)).alias(part.value_name) for part in made))
 
 
-def _in_doubt(parts: list[Declared]) -> Column:
+def _spare(parts: list[_Part]) -> Column:
+    """The record's bytes beyond `{"name":value,…}` of the values that it gave: never more than there are."""
     spare = F.octet_length(F.col(_TEXT)) - 1
     for part in parts:
-        # A nested value has a length of its own kind; two bytes are the least that it takes.
-        least = part.reading.length(part.witness, part.value) if part.reading.length else F.lit(2)
-        key = len(part.field.name.encode()) + 4
-        spare = spare - F.when(part.value.isNull(), 0).otherwise(least + key)
-    shortest = min(len(part.field.name.encode()) for part in parts)
-    room = (spare >= shortest + KEY_BYTES) | ((spare >= ESCAPE_BYTES) & F.contains(F.col(_TEXT), F.lit("\\u")))
+        witness, value = F.col(part.witness_name), F.col(part.value_name)
+        length = part.reading.length(witness, value) if part.reading.length else F.lit(LEAST)
+        spare = spare - F.when(value.isNull(), 0).otherwise(length + len(part.field.name.encode()) + 4)
+    return spare
+
+
+def _doubt(parts: list[_Part]) -> Column:
+    doubt = room_for_harm(F.col(_TEXT), F.col(_SPARE), [part.field.name for part in parts])
     for part in parts:
-        if part.reading.loose:
-            room = room | F.coalesce(_may_be_no_text(part.witness), F.lit(False))
-        elif isinstance(part.field.dataType, T.DoubleType):
-            room = room | F.coalesce(_may_be_changed(part.value), F.lit(False))
-    return ~F.col(_BROKEN) & room
+        if part.reading.doubted is not None:
+            doubt = doubt | F.coalesce(part.reading.doubted(part.look(F.lit(None))), F.lit(False))
+    return ~F.col(_BROKEN) & doubt
 
 
-def _may_be_no_text(witness: Column) -> Column:
-    """A number, an object, an array or a boolean, once it is text, begins like this; most texts do not."""
-    number = (witness >= "-") & (witness < ":") & witness.rlike(r"\A-?\d+(?:\.\d+)?(?:E-?\d+)?\z")
-    return (
-        number | F.startswith(witness, F.lit("{")) | F.startswith(witness, F.lit("[")) | witness.isin("true", "false")
-    )
-
-
-def _may_be_changed(value: Column) -> Column:
-    """Past 2^53 not every integer is a double; and a zero may be a number that was too small."""
-    small = (value == 0) & F.contains(F.lower(F.col(_TEXT)), F.lit("e-"))
-    return (F.abs(value) >= 2**53) | small
-
-
-def _why_doubted(parts: list[Declared]) -> Column:
-    reasons = [F.when(F.col(_AGAIN).isNull(), _why_unreadable())]
+def _wrong(parts: list[_Part]) -> Column:
+    wrong = F.col(_BROKEN)
     for part in parts:
-        if part.reading.loose:
-            other = F.schema_of_variant(part.again) != "STRING"
-            reasons.append(F.when(part.witness.isNotNull() & other, part.misses(part.witness)))
-        elif isinstance(part.field.dataType, T.DoubleType):
-            reasons.append(F.when(_is_changed(part), part.misses(part.again.cast("STRING"))))
-    return F.coalesce(*reasons)
+        witness, value = F.col(part.witness_name), F.col(part.value_name)
+        if part.reading.wrong is not None:
+            wrong = wrong | F.coalesce(part.reading.wrong(witness, value), F.lit(False))
+        if not part.field.nullable:
+            wrong = wrong | value.isNull()
+    return wrong
 
 
-def _is_changed(part: Declared) -> Column:
-    kind = F.schema_of_variant(part.again)
-    whole = F.try_variant_get(part.again, "$", "decimal(38,0)")
-    same = (part.value.try_cast("DECIMAL(38,0)") == whole) | (part.value.try_cast("BIGINT") == whole)
-    integer = (kind == "BIGINT") | F.endswith(kind, F.lit(",0)"))
-    lost = (F.abs(part.value) >= 2**53) & integer & ~F.coalesce(same, F.lit(False))
-    return lost | ((part.value == 0) & (kind == "DOUBLE"))
+def _suspect(parts: list[_Part], end: str) -> Column:
+    disproved = F.try_variant_get(_AGAIN, f"$[1].{end}", "int").isNull()
+    # Bytes that are not UTF-8 leave a mark in a text, or make the record too long for its fields.
+    replaced = F.col(_DOUBT)
+    for part in parts:
+        look = part.look(F.col(_AGAIN))
+        if isinstance(part.field.dataType, T.StringType):
+            replaced = replaced | F.coalesce(text_replaced(look.value), F.lit(False))
+        if part.reading.disproved is not None:
+            disproved = disproved | F.coalesce(part.reading.disproved(look), F.lit(False))
+    replaced = replaced & ~F.is_valid_utf8(F.col(_TEXT))
+    return F.coalesce(F.col(_WRONG) | replaced | (F.col(_DOUBT) & disproved), F.lit(True))
 
 
-def _why_unreadable() -> Column:
-    text = F.col(_TEXT)
-    return (
-        F.when(text.rlike(_LONE_SURROGATE), F.lit("the value holds half of a surrogate pair (\\ud800..\\udfff)"))
-        .when(F.octet_length(text) > 2**24 - 2**16, F.lit("the value is too big to be checked for equal keys"))
-        .otherwise(F.lit("a key stands twice in one object"))
-    )
-
-
-def _why_broken(parts: list[Declared]) -> Column:
-    text = F.col(_TEXT)
-    start = F.ltrim(text)
-    # The same frame as in the first pass: where it does not hold, something stands after the object.
-    framed = F.try_parse_json(F.concat(F.lit('{"r":['), text, F.lit(',{"e":1}]}')))
-    sound = (
-        F.try_variant_get(framed, "$.r[1].e", "int").isNotNull()
-        & F.try_variant_get(framed, "$.r[2]", "variant").isNull()
-    )
-    fields = [
-        F.when(
-            part.witness.isNull() & (F.schema_of_variant(part.again) != "VOID"), part.misses(part.again.cast("STRING"))
+def _verdict(parts: list[_Part], seen: Column) -> Verdict:
+    parsed, again = seen.getField("parsed"), seen.getField("again")
+    looks: list[tuple[T.StructField, Reading, Look]] = []
+    for part in parts:
+        witness = parsed.getField(part.field.name)
+        look = Look(
+            name=part.field.name,
+            text=seen.getField("text"),
+            spare=F.lit(2**31 - 1),
+            witness=witness,
+            value=part.reading.value(witness),
+            found=part.found(again),
         )
-        for part in parts
-    ]
-    return F.coalesce(
-        F.when(F.octet_length(text) == 0, F.lit("the value is empty")),
-        F.when(text.rlike(r"\A\s+\z"), F.lit("the value is only white space")),
-        F.when(F.startswith(text, F.lit(_BOM)), F.lit("the value begins with a byte order mark, not with {")),
-        F.when(~F.startswith(start, F.lit("{")), F.concat(F.lit("the value is not a JSON object: "), _excerpt(start))),
-        F.when(
-            F.col(_AGAIN).isNull(),
-            F.when(text.rlike(_LONE_SURROGATE), _why_unreadable()).otherwise(
-                F.lit("the value is not valid JSON (or a key stands twice in one object)")
-            ),
-        ),
-        F.when(~F.coalesce(sound, F.lit(False)), F.lit("there is text after the JSON object, or a second object")),
-        *fields,
-        F.lit("the value is not valid JSON"),
-    )
-
-
-def _excerpt(text: Column) -> Column:
-    return F.when(F.char_length(text) > EXCERPT, F.concat(F.left(text, F.lit(EXCERPT)), F.lit("…"))).otherwise(text)
+        looks.append((part.field, part.reading, look))
+    broken = parsed.isNull() | parsed.getField("_kafka_broken").isNotNull()
+    return Verdict(text=seen.getField("text"), again=again, broken=broken, looks=looks)

@@ -1,0 +1,105 @@
+"""When a value that from_json gave may not be the text's, and what a second look says of it.
+
+The second look is a VARIANT of the whole record: it refuses equal keys and half surrogate pairs, keeps numbers of up
+to 38 digits without an exponent exactly, and knows a number from a text. It costs as much as half a from_json, so
+what is asked before it must be cheap, and may be true for a good record, but never false for a bad one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import types as T  # noqa: N812
+
+ESCAPE_BYTES = 5
+"""What half a surrogate pair takes in the text beyond the one byte that from_json makes of it."""
+KEY_BYTES = 5
+"""What a second key takes beside its name: two quotes, a colon, a comma and a value of one byte."""
+QUOTE_BYTES = 2
+DECIMAL_DIGITS = 28
+"""Up to this precision a DECIMAL(38, …) has room for ten more digits than are declared: rounding shows in it."""
+EXACT_INTEGERS = 2**53
+
+
+@dataclass(frozen=True)
+class Look:
+    """One top-level field of one record, as columns."""
+
+    name: str
+    text: Column
+    """The whole record."""
+    spare: Column
+    """Its bytes beyond those that its fields need."""
+    witness: Column
+    value: Column
+    found: Column
+    """The field in the second look."""
+
+
+def room_for_harm(text: Column, spare: Column, names: Sequence[str]) -> Column:
+    """Whether the record is long enough for a second key, an escape, or text after the object."""
+    second_key = min(len(name.encode()) for name in names) + KEY_BYTES
+    return (
+        ~F.startswith(text, F.lit("{"))
+        | ~F.endswith(text, F.lit("}"))
+        | (spare >= second_key)
+        | ((spare >= ESCAPE_BYTES) & F.contains(text, F.lit("\\u")))
+        | ((spare >= 1) & text.rlike(rf"\}}[^}}]{{0,{second_key}}}\}}\z"))
+    )
+
+
+def text_doubted(look: Look) -> Column:
+    """A number, an object, an array or a boolean, once it is text, begins like this; most texts do not."""
+    text = look.witness
+    number = (text >= "-") & (text < ":") & text.rlike(r"\A-?\d+(?:\.\d+)?(?:E-?\d+)?\z")
+    return number | F.startswith(text, F.lit("{")) | F.startswith(text, F.lit("[")) | text.isin("true", "false")
+
+
+def text_replaced(text: Column) -> Column:
+    """from_json reads bytes that are not UTF-8 as this character; so does a text that holds it."""
+    return F.contains(text, F.lit("\ufffd"))
+
+
+def text_disproved(look: Look) -> Column:
+    return text_doubted(look) & (F.schema_of_variant(look.found) != "STRING")
+
+
+def double_doubted(look: Look) -> Column:
+    """Past 2^53 not every integer is a double; and a zero may be a number that was too small."""
+    small = (look.witness == 0) & F.contains(F.lower(look.text), F.lit("e-"))
+    return (F.abs(look.witness) >= EXACT_INTEGERS) | small
+
+
+def double_disproved(look: Look) -> Column:
+    return double_doubted(look) & double_is_changed(look.found, look.witness)
+
+
+def double_is_changed(found: Column, double: Column) -> Column:
+    """An integer past 2^53 must be the double itself, or what the double prints; a zero must be written as one."""
+    kind = F.schema_of_variant(found)
+    whole = F.try_variant_get(found, "$", "decimal(38,0)")
+    kept = (double.try_cast("DECIMAL(38,0)") == whole) | (double.try_cast("BIGINT") == whole)
+    integer = (kind == "BIGINT") | F.endswith(kind, F.lit(",0)"))
+    lost = (F.abs(double) >= EXACT_INTEGERS) & integer & ~F.coalesce(kept, F.lit(False))
+    return lost | ((double == 0) & (kind == "DOUBLE"))
+
+
+def decimal_doubted(look: Look) -> Column:
+    """A quoted number (from_json reads "1,5" as 15), or one that may have been too small to leave a trace."""
+    key = re.escape(json.dumps(look.name, ensure_ascii=False))
+    quoted = (look.spare >= QUOTE_BYTES) & look.text.rlike(rf'{key}\s*+:\s*+"')
+    small = (look.witness == 0) & F.contains(F.lower(look.text), F.lit("e-"))
+    return quoted | small
+
+
+def decimal_disproved(look: Look, declared: T.DecimalType) -> Column:
+    """Exact where its own scale fits. With an exponent, where no number in the record is long enough to be rounded."""
+    kind = F.schema_of_variant(look.found)
+    fits = kind.rlike(rf"\A(?:BIGINT|DECIMAL\(\d+,(?:{'|'.join(map(str, range(declared.scale + 1)))})\))\z")
+    long = look.text.rlike(rf"[0-9.]{{{38 - declared.precision}}}")
+    return look.value.isNotNull() & ~(fits | ((kind == "DOUBLE") & (look.value != 0) & ~long))
