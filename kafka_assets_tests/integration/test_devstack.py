@@ -137,7 +137,9 @@ def test_a_registry_keeps_a_schema(state: Path) -> None:
 def test_a_dead_service_is_started_again_with_its_data_and_address(state: Path) -> None:
     before = devstack.up(state, ["postgresql"])
     ask(before.urls["postgresql"], "CREATE TABLE kept AS SELECT 1 AS one")
-    psutil.Process(before.services[0].pid).kill()
+    killed = psutil.Process(before.services[0].pid)
+    killed.kill()
+    killed.wait(timeout=30)  # one that is still going down is another case, and told in other words
     heard = Heard()
     after = devstack.up(state, ["postgresql"], progress=heard)
     assert after.urls == before.urls
