@@ -231,7 +231,9 @@ def test_the_commands_start_list_and_stop_and_leave_nothing(state: Path) -> None
         open_ports = listening({process.pid for process in family})
         assert open_ports
         assert "kafka-1" in command("ps")
-        psutil.Process(started[0]["pid"]).kill()
+        killed = psutil.Process(started[0]["pid"])
+        killed.kill()
+        killed.wait(timeout=30)
         assert "dead" in command("ps", code=1)
     finally:
         stopped = command("down", "--json")
