@@ -1,0 +1,77 @@
+"""A migrated ledger on a real server, emptied for each test: making one takes a second or more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
+
+from kafka_assets.ledger.engine import make_engine, parse_url
+from kafka_assets.ledger.schema import ensure_schema
+from kafka_assets.ledger.tables import TABLES
+
+LOCK_SECONDS = 2
+
+
+@contextmanager
+def ledger(server: str, *, name: str) -> Generator[Engine]:
+    """A database of its own with a ledger; dropped afterwards, whoever is still connected."""
+    url = parse_url(server)
+    admin = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine = make_engine(make_url(url).set(database=name), lock_seconds=LOCK_SECONDS)
+    try:
+        ensure_schema(engine)
+        yield engine
+    finally:
+        engine.dispose()
+        with admin.connect() as connection:
+            force = " WITH (FORCE)" if url.get_backend_name() == "postgresql" else ""
+            connection.execute(text(f"DROP DATABASE {name}{force}"))
+        admin.dispose()
+
+
+def emptied(engine: Engine) -> Engine:
+    """The ledger as it was when it was new, and none of the tables that tests made."""
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    kept = {table.name for table in TABLES} | {"kafka_ledger_version"}
+    quote = engine.dialect.identifier_preparer.quote_identifier
+    with admin.connect() as connection:
+        for name in set(inspect(connection).get_table_names()) - kept:
+            connection.exec_driver_sql(f"DROP TABLE {quote(name)}")
+        listed = [quote(table.name) for table in TABLES if table.name != "kafka_ledger_version"]
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"TRUNCATE {', '.join(listed)} CASCADE"))
+        else:
+            connection.execute(text("SET SESSION foreign_key_checks = 0"))
+            for table in listed:
+                connection.execute(text(f"DELETE FROM {table}"))
+    admin.dispose()
+    return engine
+
+
+@contextmanager
+def held(engine: Engine, statement: str) -> Generator[Connection]:
+    """A transaction of somebody else's, on a connection of its own, that ran this and holds what it locked."""
+    other = make_engine(engine.url, lock_seconds=LOCK_SECONDS)
+    with other.connect() as connection, connection.begin():
+        connection.execute(text(statement))
+        yield connection
+        connection.rollback()
+    other.dispose()
+
+
+def kill_backend(engine: Engine, backend: str) -> None:
+    """What an administrator does: not the ledger's own code."""
+    number = backend.split(":")[1]
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_terminate_backend({number}, 5000)"))
+        else:
+            connection.execute(text(f"KILL {number}"))
+            time.sleep(0.2)
+    admin.dispose()
