@@ -1,6 +1,31 @@
 """Kafka's bytes become typed columns, exactly, or the record is bad, with the reason in words.
 
 Only expressions of Spark's JVM, the same on classic sessions and Spark Connect; no record makes the query fail.
+
+What lands, in format json
+- One JSON object, strictly written, in valid UTF-8; a key twice in one object, half a surrogate pair, or anything
+  after the object is bad. Names match exactly. A field that is missing or null lands as NULL, unless the schema says
+  NOT NULL; fields that are not declared are ignored.
+- Whole numbers: digits only (1.0 and 1e2 are bad). DECIMAL: any way to write a number that fits exactly.
+- STRING: only JSON strings; NUL stays in them (which database takes it, the sink knows). BINARY: padded base64.
+- DATE as 2024-02-29; TIMESTAMP as 2024-02-29T23:59:59[.999999][Z|+05:30], with a space for T if need be, taken as
+  UTC where it has no zone, whatever the session's zone is; TIMESTAMP_NTZ the same without a zone. Years 1 to 9999.
+
+Exact, and bad all the same
+- A quoted number; a number for a timestamp; a timestamp without seconds.
+- An exponent in a DECIMAL of more than 32 digits or inside an array, map or struct; a DECIMAL written with more than
+  38 digits; with an exponent beside an ASCII letter escaped as \\u0041, or with a mantissa of 38 - precision digits.
+- A zero with a negative exponent for a DOUBLE or FLOAT. A FLOAT that is neither the 32-bit number nor its shortest
+  text (a number with %.9g: declare DOUBLE). An integer from 2^116 on for a DOUBLE, unless it is as a double prints.
+- JSON nested more than 1,000 deep, a number of more than 1,000 digits, a string of more than 20 million characters;
+  from 16 MiB on, a record that needs a second look.
+
+NOT guaranteed
+- A fraction for a DOUBLE lands as the nearest double, as does an integer of more than 38 digits or with an exponent.
+- Inside an array, map or struct the zero -0.0 lands as 0.0.
+- A key twice, or half a surrogate pair, goes unnoticed where it stands only in fields that are not declared and the
+  record is short; what lands is the same.
+- Which reason is told where several hold; its words may change.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
@@ -21,9 +22,10 @@ ESCAPE_BYTES = 5
 KEY_BYTES = 5
 """What a second key takes beside its name: two quotes, a colon, a comma and a value of one byte."""
 QUOTE_BYTES = 2
-DECIMAL_DIGITS = 28
-"""Up to this precision a DECIMAL(38, …) has room for ten more digits than are declared: rounding shows in it."""
+"""What a number in quotes takes beyond the number."""
 EXACT_INTEGERS = 2**53
+WIDEST = 38
+"""Digits of the widest decimal."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +85,46 @@ def double_is_changed(found: Column, double: Column) -> Column:
     """An integer past 2^53 must be the double itself, or what the double prints; a zero must be written as one."""
     kind = F.schema_of_variant(found)
     whole = F.try_variant_get(found, "$", "decimal(38,0)")
-    kept = (double.try_cast("DECIMAL(38,0)") == whole) | (double.try_cast("BIGINT") == whole)
+    kept = (double.try_cast("DECIMAL(38,0)") == whole) | (_integer(double) == whole)
     integer = (kind == "BIGINT") | F.endswith(kind, F.lit(",0)"))
     lost = (F.abs(double) >= EXACT_INTEGERS) & integer & ~F.coalesce(kept, F.lit(False))
     return lost | ((double == 0) & (kind == "DOUBLE"))
 
 
-def decimal_doubted(look: Look) -> Column:
-    """A quoted number (from_json reads "1,5" as 15), or one that may have been too small to leave a trace."""
-    key = re.escape(json.dumps(look.name, ensure_ascii=False))
-    quoted = (look.spare >= QUOTE_BYTES) & look.text.rlike(rf'{key}\s*+:\s*+"')
+def _integer(double: Column) -> Column:
+    """The integer that a double is; a cast gives the one that it prints. Null past 2^116."""
+    high = (double / EXACT_INTEGERS).try_cast("BIGINT")
+    low = (double - high.cast("DOUBLE") * EXACT_INTEGERS).try_cast("BIGINT")
+    return high.cast("DECIMAL(20,0)") * F.lit(Decimal(EXACT_INTEGERS)) + low.cast("DECIMAL(20,0)")
+
+
+def decimal_doubted(look: Look, *, room: int) -> Column:
+    """Digits that may have been rounded away beyond the witness's room; a quoted number ("1,5" is read as 15).
+
+    A rounding that the witness does not show takes `room` zeros and one more digit in the text. Only a number that
+    is too small to leave a trace is shorter, and needs a negative exponent.
+    """
+    quoted = (look.spare >= QUOTE_BYTES) & look.text.rlike(rf'{_key(look.name)}\s*+:\s*+"')
     small = (look.witness == 0) & F.contains(F.lower(look.text), F.lit("e-"))
-    return quoted | small
+    return (look.spare > room) | quoted | small
 
 
 def decimal_disproved(look: Look, declared: T.DecimalType) -> Column:
-    """Exact where its own scale fits. With an exponent, where no number in the record is long enough to be rounded."""
+    """Exact where its own scale fits; with an exponent, where the widest witness says the same, and had the room."""
     kind = F.schema_of_variant(look.found)
     fits = kind.rlike(rf"\A(?:BIGINT|DECIMAL\(\d+,(?:{'|'.join(map(str, range(declared.scale + 1)))})\))\z")
-    long = look.text.rlike(rf"[0-9.]{{{38 - declared.precision}}}")
-    return look.value.isNotNull() & ~(fits | ((kind == "DOUBLE") & (look.value != 0) & ~long))
+    room = WIDEST - declared.precision
+    wide = T.StructType([T.StructField(look.name, T.DecimalType(WIDEST, declared.scale + room))])
+    again = F.from_json(look.text, wide).getField(look.name)
+    key = rf"{_key(look.name)}\s*+:\s*+-?"
+    zero = look.text.rlike(rf"{key}0(?:\.0++)?[eE]") & ~look.text.rlike(rf"{key}[0-9.]*?[1-9][0-9.]*+[eE]")
+    short = look.text.rlike(rf"{key}[0-9.]{{1,{room - 1}}}[eE]") & ~look.text.rlike(rf"{key}[0-9.]{{{room}}}")
+    # Written with escapes, a key is not found by these patterns, and one deeper down may be found instead.
+    plain = look.name.isascii() and look.name.isprintable()
+    spelled = ~look.text.rlike(r"\\u00[2-7]" if plain else r"\\u")
+    exponent = (kind == "DOUBLE") & (again == look.value) & spelled & F.when(look.value == 0, zero).otherwise(short)
+    return look.value.isNotNull() & ~(fits | F.coalesce(exponent, F.lit(False)))
+
+
+def _key(name: str) -> str:
+    return re.escape(json.dumps(name, ensure_ascii=False))

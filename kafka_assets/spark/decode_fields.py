@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from pyspark.sql import types as T  # noqa: N812
 
 from kafka_assets.spark.decode_doubt import (
-    DECIMAL_DIGITS,
+    WIDEST,
     Look,
     decimal_disproved,
     decimal_doubted,
@@ -27,7 +27,10 @@ from kafka_assets.spark.decode_doubt import (
 
 Test = Callable[[Column, Column], Column]
 
-_CLOCK = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6}0*+)?)?"
+ROOM = 6
+"""Digits that a decimal's witness has more than are declared, at least: rounding shows in them."""
+LONG_DIGITS = 18
+_CLOCK = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*+)?"
 _ZONE = r"(?:Z|[+-]\d\d:\d\d)?"
 _FIRST = "TIMESTAMP '0001-01-01 00:00:00Z'"
 _LAST = "TIMESTAMP '9999-12-31 23:59:59.999999Z'"
@@ -92,9 +95,11 @@ def _is_not_that_float(witness: Column, value: Column) -> Column:
 
 
 def _decimal(declared: T.DecimalType, *, nested: bool) -> Reading:
-    if nested or declared.precision > DECIMAL_DIGITS:
+    if nested or declared.precision + ROOM > WIDEST:
         return _variant_decimal(declared)
-    spare_scale = 38 - (declared.precision - declared.scale)
+    # Up to 18 digits are a long, and several times cheaper.
+    digits = LONG_DIGITS if declared.precision + ROOM <= LONG_DIGITS else WIDEST
+    room = digits - declared.precision
 
     def value(witness: Column) -> Column:
         return witness.try_cast(declared)
@@ -104,15 +109,15 @@ def _decimal(declared: T.DecimalType, *, nested: bool) -> Reading:
 
     def length(_witness: Column, value: Column) -> Column:
         # Its digits without the zeros at both ends, and the dot between them: no way to write it takes fewer bytes.
-        digits = F.octet_length(F.trim(F.abs(value).cast("STRING"), F.lit("0.")))
-        return F.when(value == 0, 1).otherwise(digits)
+        written = F.octet_length(F.trim(F.abs(value).cast("STRING"), F.lit("0.")))
+        return F.when(value == 0, 1).otherwise(written)
 
     return Reading(
-        T.DecimalType(38, spare_scale),
+        T.DecimalType(digits, declared.scale + room),
         value,
         wrong,
         length,
-        doubted=decimal_doubted,
+        doubted=lambda look: decimal_doubted(look, room=room),
         disproved=lambda look: decimal_disproved(look, declared),
     )
 

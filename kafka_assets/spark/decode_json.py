@@ -38,6 +38,8 @@ _TEXT, _PARSED, _BROKEN, _SPARE = "_kafka_text", "_kafka_parsed", "_kafka_broken
 _DOUBT, _WRONG, _AGAIN = "_kafka_doubt", "_kafka_wrong", "_kafka_again"
 LEAST = 2
 """Bytes that an array, a map or a struct takes at least."""
+SHORTEST_FIELD = 5
+"""Bytes that an undeclared field takes at least."""
 
 
 @dataclass(frozen=True)
@@ -151,27 +153,26 @@ def _doubt(parts: list[_Part]) -> Column:
 
 def _wrong(parts: list[_Part]) -> Column:
     wrong = F.col(_BROKEN)
+    # Bytes that are not UTF-8 leave a mark in a text, or stand in what no declared field needs.
+    replaced = F.col(_SPARE) >= SHORTEST_FIELD
     for part in parts:
         witness, value = F.col(part.witness_name), F.col(part.value_name)
+        if isinstance(part.reading.witness, T.StringType):
+            replaced = replaced | F.coalesce(text_replaced(witness), F.lit(False))
         if part.reading.wrong is not None:
             wrong = wrong | F.coalesce(part.reading.wrong(witness, value), F.lit(False))
         if not part.field.nullable:
             wrong = wrong | value.isNull()
-    return wrong
+    return wrong | (replaced & ~F.is_valid_utf8(F.col(_TEXT)))
 
 
 def _suspect(parts: list[_Part], end: str) -> Column:
     disproved = F.try_variant_get(_AGAIN, f"$[1].{end}", "int").isNull()
-    # Bytes that are not UTF-8 leave a mark in a text, or make the record too long for its fields.
-    replaced = F.col(_DOUBT)
     for part in parts:
         look = part.look(F.col(_AGAIN))
-        if isinstance(part.field.dataType, T.StringType):
-            replaced = replaced | F.coalesce(text_replaced(look.value), F.lit(False))
         if part.reading.disproved is not None:
             disproved = disproved | F.coalesce(part.reading.disproved(look), F.lit(False))
-    replaced = replaced & ~F.is_valid_utf8(F.col(_TEXT))
-    return F.coalesce(F.col(_WRONG) | replaced | (F.col(_DOUBT) & disproved), F.lit(True))
+    return F.coalesce(F.col(_WRONG) | (F.col(_DOUBT) & disproved), F.lit(True))
 
 
 def _verdict(parts: list[_Part], seen: Column) -> Verdict:

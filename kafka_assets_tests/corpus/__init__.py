@@ -1,0 +1,1 @@
+"""Values that break decoders and databases, each with what must become of it."""
