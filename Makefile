@@ -13,7 +13,7 @@ test: setup ## every test, with real services
 	$(BIN)/pytest
 
 test-fast: setup ## what needs no service
-	$(BIN)/pytest kafka_assets_tests/unit
+	$(BIN)/pytest kafka_assets_tests/unit -m "not processes"
 
 lint: setup
 	$(BIN)/ruff check
