@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import ensure_schema
@@ -28,11 +27,5 @@ def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engine(tmp_path: Path, empty_ledger: Path) -> Iterator[Engine]:
     shutil.copy(empty_ledger, tmp_path / "ledger.db")
     made = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-
-    @event.listens_for(made, "connect")
-    def _no_sync(connection: Any, record: object) -> None:
-        # None of these tests takes the power away, and a hundred synced commits take seconds.
-        connection.execute("PRAGMA synchronous = OFF")
-
     yield made
     made.dispose()
