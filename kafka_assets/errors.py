@@ -100,6 +100,10 @@ class SliceFailed(Permanent):
     """The slice cannot be landed as it is: too many bad records, or one where none is allowed."""
 
 
+class RowsRefused(SliceFailed):
+    """The database refuses rows as they are: a value that it cannot hold, or a constraint of the table's."""
+
+
 class CountsDisagree(Permanent):
     """What was read, landed and quarantined does not add up; nothing was committed."""
 

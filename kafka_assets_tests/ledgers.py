@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import Engine, text
 
 from kafka_assets.ledger import planning
-from kafka_assets.ledger.backends import own_process
 from kafka_assets.ledger.claims import Claim, claim
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import find
@@ -92,9 +92,7 @@ class Attempt:
 
     def claim(self, *, force: bool = False, lease_ms: int = 60_000) -> Attempt:
         found = find(self.engine, asset=ASSET, keys=self.keys)
-        self.claims = claim(
-            self.engine, list(found.values()), run_id=self.run_id, backend=own_process(), force=force, lease_ms=lease_ms
-        )
+        self.claims = claim(self.engine, list(found.values()), run_id=self.run_id, force=force, lease_ms=lease_ms)
         return self
 
     def publish(
@@ -129,22 +127,27 @@ def target(engine: Engine) -> Table:
 
 def rows_of(engine: Engine) -> list[tuple[int, int, str]]:
     """Partition, offset and note of every row."""
+    listed = "select kafka_partition, kafka_offset, note from orders"
+    return rows(engine, f"{listed} order by kafka_source, kafka_partition, kafka_offset")
+
+
+def rows(engine: Engine, statement: str) -> list[tuple[Any, ...]]:
     with read(engine) as connection:
-        found = connection.execute(
-            text(
-                "select kafka_partition, kafka_offset, note from orders"
-                " order by kafka_source, kafka_partition, kafka_offset"
-            )
-        )
-        return [tuple(row) for row in found]
+        return [tuple(row) for row in connection.execute(text(statement))]
 
 
 def scalar(engine: Engine, statement: str) -> object:
-    with read(engine) as connection:
-        return connection.scalar(text(statement))
+    [[value], *_] = rows(engine, statement) or [[None]]
+    return value
+
+
+def quoted(engine: Engine, name: str) -> str:
+    return engine.dialect.identifier_preparer.quote_identifier(name)
 
 
 def committed_through(engine: Engine, partition: int = 0) -> object:
     return scalar(
-        engine, f"select committed_through from kafka_committed where partition = {partition} order by source_id desc"
+        engine,
+        "select c.committed_through from kafka_committed c"
+        f" where c.{quoted(engine, 'partition')} = {partition} order by c.source_id desc",
     )

@@ -11,8 +11,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
-from kafka_assets.errors import KafkaAssetsError, LedgerBusy, OffsetsExpired, SliceRefused, TopicChanged, Truncated
-from kafka_assets.ledger.backends import own_process
+from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, Retryable, SliceRefused, TopicChanged, Truncated
 from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, release
 from kafka_assets.ledger.fences import kept_alive
 from kafka_assets.ledger.publications import Publication, find
@@ -41,16 +40,17 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
     if not wanted:
         return done
     _refuse_lost(wanted)
-    claims = claim(engine, wanted, run_id=landing.run_id, backend=own_process(), force=force, lease_ms=LEASE_MS)
+    claims = claim(engine, wanted, run_id=landing.run_id, force=force, lease_ms=LEASE_MS)
     try:
         with kept_alive(engine, claims, lease_ms=LEASE_MS):
             published = _publish(engine, landing, frame, claims, replaces=replaces, force=force)
     except Exception as error:
         # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end.
-        with suppress(LedgerBusy):
+        with suppress(Retryable):
             record_failure(engine, claims, reason=str(error), max_attempts=landing.stream.max_attempts)
         raise
-    release(engine, claims)
+    with suppress(Retryable):  # what is committed stays so; the leases end by themselves
+        release(engine, claims)
     return [*done, *published]
 
 

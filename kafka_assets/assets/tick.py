@@ -20,6 +20,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, Retryable, StreamError
 from kafka_assets.ledger import planning
+from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.requests import Due, due, given_up, live_runs, new_token, store_request
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.plan import NewSlice, Offsets, Policy, plan_partition
@@ -54,7 +55,9 @@ def tick(
 ) -> Tick:
     """Bring ledger and Dagster up to the broker. One stream's trouble never stops the others."""
     ensure_schema(engine)
-    result = Tick()
+    result = Tick(troubles=end_expired(engine, log=log))
+    for trouble in result.troubles:
+        log.warning(trouble)
     seen = observe(connection, sorted({stream.topic for stream in streams}))
     for stream in streams:
         found = seen[stream.topic]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, Engine, null, select, update
 
-from kafka_assets.errors import Fenced, LeaseHeld, LedgerBusy
+from kafka_assets.errors import Fenced, LeaseHeld, LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.backends import terminate
+from kafka_assets.ledger.backends import terminate, unconnected
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.publications import Publication
@@ -40,7 +41,6 @@ def claim(
     publications: Sequence[Publication],
     *,
     run_id: str,
-    backend: str,
     force: bool = False,
     lease_ms: int = LEASE_MS,
 ) -> list[Claim]:
@@ -49,6 +49,7 @@ def claim(
     What a former claim names is ended first, and the claim is then written by compare-and-set on
     what was read: in the other order a frozen holder could block whoever comes after it for ever.
     """
+    backend = unconnected(engine)
     for _ in range(_TRIES):
         standing = _read_claims(engine, [publication.id for publication in publications])
         if not force:
@@ -77,9 +78,13 @@ def extend(engine: Engine, claims: Sequence[Claim], *, lease_ms: int = LEASE_MS)
 
 def register_backend(engine: Engine, claims: Sequence[Claim], backend: str) -> None:
     """Name the backend of a new connection before its BEGIN, so that whoever takes over can end it."""
-    with write(engine) as connection:
-        for held in _ordered(claims):
-            _update_mine(connection, held, backend=backend)
+    try:
+        with write(engine) as connection:
+            for held in _ordered(claims):
+                _update_mine(connection, held, backend=backend)
+    except OutcomeUnknown as error:
+        # Nothing hangs on it: the transaction that it was for has not begun.
+        raise LedgerBusy("a publisher's connection could not be registered", why=error.why, cure=error.cure) from error
 
 
 def release(engine: Engine, claims: Sequence[Claim]) -> None:
@@ -92,8 +97,10 @@ def release(engine: Engine, claims: Sequence[Claim]) -> None:
 def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int) -> bool:
     """Give failed claims back with a pause; what fails alone too often is given up. True when it was.
 
-    A result is never touched: a publication becomes `failed` only from `planned`, under its lock.
+    A result is never touched: a publication becomes `failed` only from `planned`, under its lock. A server's
+    backend stays named, and the lease ends now: where the connection was lost, the server may still hold it.
     """
+    backend: Any = null() if engine.dialect.name == "sqlite" else t.claim.c.backend
     alone = len(claims) == 1
     given_up = False
     with write(engine) as connection:
@@ -105,8 +112,8 @@ def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_
             pause = min(300_000, 5_000 * 2 ** min(held.attempt - 1, 10))
             released = connection.execute(
                 _mine(held).values(
-                    lease_until=None,
-                    backend=None,
+                    lease_until=now_ms(),
+                    backend=backend,
                     not_before=now_ms() + pause,
                     failures_alone=t.claim.c.failures_alone + int(alone),
                     failure=reason[:2000],
@@ -155,7 +162,7 @@ def _compare_and_set(
     standing: dict[int, _Read],
     *,
     run_id: str,
-    backend: str,
+    backend: str | None,
     force: bool,
     lease_ms: int,
 ) -> list[Claim] | None:

@@ -66,13 +66,37 @@ def mysql_arguments(lock_seconds: int) -> dict[str, Any]:
 
 def idle_timeout(seconds: int) -> Any:
     def prepare(connection: Any, record: object) -> None:
-        # MySQL has no timeout for idle transactions; here a connection is never idle outside of one.
         maria = "mariadb" in str(connection.get_server_info()).lower()
-        name, off = ("idle_transaction_timeout", 0) if maria else ("wait_timeout", 28800)
         with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION {name} = {seconds or off}")
+            cursor.execute(_mysql_idle_timeout(seconds, maria=maria))
 
     return prepare
+
+
+def set_idle_timeout(connection: Connection, seconds: int) -> None:
+    """How long the server keeps this transaction while its client says nothing; 0: for ever.
+
+    On MySQL and MariaDB it is the session's, and no connection here outlives its transaction.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'")
+    elif connection.dialect.name != "sqlite":
+        maria = bool(getattr(connection.dialect, "is_mariadb", False))
+        connection.exec_driver_sql(_mysql_idle_timeout(seconds, maria=maria))
+
+
+def set_lock_timeout(connection: Connection, seconds: int) -> None:
+    """How long this transaction's statements wait for a lock; on MySQL and MariaDB its DDL's."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{seconds}s'")
+    elif connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {seconds}")
+
+
+def _mysql_idle_timeout(seconds: int, *, maria: bool) -> str:
+    # MySQL has no timeout for idle transactions; here a connection is never idle outside of one.
+    name, off = ("idle_transaction_timeout", 0) if maria else ("wait_timeout", 28800)
+    return f"SET SESSION {name} = {seconds or off}"
 
 
 def require_returning(engine: Engine) -> None:

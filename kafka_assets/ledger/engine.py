@@ -6,7 +6,7 @@ nobody waits for ever: what the database reports as busy becomes :class:`LedgerB
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from kafka_assets.ledger.drivers import (
     require_returning,
     sqlite_arguments,
 )
-from kafka_assets.ledger.trouble import lost, refused_connection, translate
+from kafka_assets.ledger.trouble import refused_connection, translate, undecided
 
 LOCK_SECONDS = 10
 """How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
@@ -117,20 +117,28 @@ def read(engine: Engine) -> Generator[Connection]:
 
 
 @contextmanager
-def write(engine: Engine) -> Generator[Connection]:
+def write(engine: Engine, *, before: Callable[[Connection], None] | None = None) -> Generator[Connection]:
     """A transaction that commits at the end of the block; rolled back by any exception.
+
+    `before` is called with its connection before the transaction begins.
 
     On SQLite it holds the one write lock from its BEGIN on: a transaction that reads first and
     writes later would fail at once when another wrote between, whatever the timeout.
     """
-    with _transaction(engine, begin="BEGIN IMMEDIATE") as connection:
+    with _transaction(engine, begin="BEGIN IMMEDIATE", before=before) as connection:
         yield connection
 
 
 @contextmanager
-def _transaction(engine: Engine, *, begin: str) -> Generator[Connection]:
-    connection = _connect(engine).execution_options(kafka_assets_begin=begin)
+def _transaction(
+    engine: Engine, *, begin: str, before: Callable[[Connection], None] | None = None
+) -> Generator[Connection]:
+    connection = _connect(engine)
     try:
+        if before is not None:
+            before(connection)
+            connection.rollback()
+        connection = connection.execution_options(kafka_assets_begin=begin)
         connection.begin()
         yield connection
         if connection.in_transaction():  # else the caller has rolled it back
@@ -161,7 +169,7 @@ def _commit(connection: Connection) -> None:
     try:
         connection.commit()
     except DBAPIError as error:
-        if not lost(error):
+        if not undecided(error):
             raise
         raise OutcomeUnknown(
             "the connection to the database was lost during COMMIT",

@@ -16,12 +16,13 @@ _POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", "2
 # 2003, 2006, 2013, 2014, 2055: the connection. 1020: MariaDB's record has changed since last read.
 _MYSQL = {1020, 1205, 1213, 1317, 3024, 3572, 1040, 1053, 1927, 1969, 3169, 4031, 2003, 2006, 2013, 2014, 2055}
 _MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
+_MYSQL_INTERRUPTED = {1317, 3024}
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN, _SQLITE_NOTADB = 5, 6, 8, 14, 26
 
 
 def translate(error: DBAPIError) -> KafkaAssetsError | None:
     """This package's error for what the driver raised; None where it is no trouble of the database's own."""
-    code = _code(error)
+    code = code_of(error)
     if lost(error) or code in _POSTGRESQL or code in _MYSQL or code in {_SQLITE_BUSY, _SQLITE_LOCKED}:
         return LedgerBusy(
             "the database was busy, or went away",
@@ -37,9 +38,14 @@ def translate(error: DBAPIError) -> KafkaAssetsError | None:
     return None
 
 
+def undecided(error: DBAPIError) -> bool:
+    """Whether a COMMIT that ended so may have committed: the connection went, or the statement was interrupted."""
+    return lost(error) or code_of(error) in _MYSQL_INTERRUPTED
+
+
 def lost(error: DBAPIError) -> bool:
     """Whether the connection went with the error, so that what it was doing may have happened or not."""
-    code = _code(error)
+    code = code_of(error)
     if isinstance(code, int) and code in _MYSQL_LOST:
         return True
     if isinstance(code, str) and (code.startswith(("08", "57P0")) or code == "25P03"):
@@ -51,7 +57,7 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
     """Why no connection was to be had: Retryable where the server may come back, else a setting is wrong."""
     url = engine.url.render_as_string(hide_password=True)
     said = _said(error) if isinstance(error, DBAPIError) else str(error)
-    code = _code(error) if isinstance(error, DBAPIError) else None
+    code = code_of(error) if isinstance(error, DBAPIError) else None
     if engine.dialect.name == "sqlite":
         known = translate(error) if isinstance(error, DBAPIError) else None
         return known or SettingsError(
@@ -75,7 +81,7 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
     )
 
 
-def _code(error: DBAPIError) -> int | str | None:
+def code_of(error: DBAPIError) -> int | str | None:
     """SQLSTATE on PostgreSQL, the error number on MySQL and MariaDB, the primary result code on SQLite."""
     original = cast(Any, error.orig)
     number = original.args[0] if original is not None and original.args else None

@@ -1,7 +1,7 @@
 """The one transaction: a slice's rows and the fact that its offsets are done, committed together.
 
     lock publications in order · replace · rows · quarantine · ask Kafka again ·
-    verify the attempt under lock · counts · committed_through · COMMIT
+    verify the attempt under lock · counts · committed_through · COMMIT · outcome known
 
 Killed anywhere before COMMIT, nothing of the attempt is visible. After it, everything is.
 """
@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError
 
-from kafka_assets.errors import SliceFailed, SliceRefused
+from kafka_assets.errors import RowsRefused, SliceRefused
 from kafka_assets.ledger.claims import Claim
-from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.fences import verify_attempts
 from kafka_assets.ledger.planning import advance
 from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_committed
+from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried
 from kafka_assets.records import Chunk, Chunks, Seen
 from kafka_assets.sinks.accounting import BadPolicy, judge, landed_by_slice, outcome_of
@@ -71,25 +71,32 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
 
 def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> list[Published]:
     attempts = {held.publication.id: held for held in work.claims}
-    with write(engine) as connection:
+    outcomes: dict[SliceKey, Outcome] = {}
+    with publishing(engine, work.claims) as this:
+        connection = this.connection
+        # 1. Lock the publications, in order, and decide.
         standing = lock(connection, attempts)
         todo = [publication for publication in standing if _decide(publication, attempts[publication.id], work)]
+        slices = {publication.key: publication for publication in todo}
+        this.written = [attempts[publication.id] for publication in todo]
+        # 2. Replace: what an earlier attempt committed goes.
+        for publication in todo:
+            delete_rows(connection, work.table, publication)
+            delete_quarantine(connection, publication)
         if todo:
-            slices = {publication.key: publication for publication in todo}
-            for publication in todo:
-                delete_rows(connection, work.table, publication)
-                delete_quarantine(connection, publication)
+            # 3. Rows. 4. Quarantine.
             landed, seen = _insert(connection, road, work, slices)
+            # 5. Ask Kafka again, before the first lock that others wait for.
             if not road.spools:
                 work.confirm(seen)
             for publication in todo:
                 judge(publication.key, seen[publication.key], work.bad_policy)
-            verify_attempts(connection, [attempts[publication.id] for publication in todo])
-            outcomes = {
-                key: outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key)) for key in slices
-            }
-            for publication in todo:
-                _refuse_shrinking(publication, outcomes[publication.key], force=work.force)
+            # 6. Verify the attempts under lock.
+            verify_attempts(connection, this.written)
+            # 7. Counts.
+            for key, publication in slices.items():
+                outcomes[key] = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
+                _refuse_shrinking(publication, outcomes[key], force=work.force)
                 mark_committed(
                     connection,
                     publication,
@@ -97,11 +104,10 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
                     run_id=work.run_id,
                     code_version=work.code_version,
                     duration_ms=int((time.monotonic() - started) * 1000),
-                    outcome=outcomes[publication.key],
+                    outcome=outcomes[key],
                 )
+            # 8. committed_through, then COMMIT; where that gave no answer, the ledger is asked for it.
             _advance(connection, todo)
-        else:
-            outcomes = {}
     return [
         Published(publication, attempts[publication.id].attempt, outcomes.get(publication.key))
         for publication in standing
@@ -129,10 +135,10 @@ def _insert(
         for source_id in {slices[key].source_id for key in counts}:
             try:
                 road.insert(connection, work.table, rows, source_id=source_id)
-            except IntegrityError as error:
-                raise SliceFailed(
+            except (RowsRefused, IntegrityError, DataError) as error:
+                raise RowsRefused(
                     f"rows of {', '.join(str(key) for key in counts)} were refused by the table {work.table.name!r}",
-                    why=str(error.orig),
+                    why=error.why if isinstance(error, RowsRefused) else str(error.orig).strip(),
                     cure="a transform may give at most one row per record, and rows that the table's constraints allow",
                 ) from error
         for key, count in counts.items():

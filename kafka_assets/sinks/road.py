@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import SettingsError
 from kafka_assets.records import Chunks
@@ -30,6 +31,8 @@ class Road(Protocol):
 
     spools: bool
     """Whether all chunks are read before the transaction begins."""
+    table_options: str
+    """What follows the columns in CREATE TABLE."""
 
     def spooled(self, chunks: Chunks) -> AbstractContextManager[Chunks]:
         """Chunks as the transaction may read them, as often as it has to be retried.
@@ -38,8 +41,16 @@ class Road(Protocol):
         """
         ...
 
-    def column_type(self, kind: Any) -> str:
-        """The SQL type of a column that holds values of this Arrow type exactly."""
+    def column_type(self, kind: Any) -> str | None:
+        """The SQL type of a column that holds values of this Arrow type exactly; None where there is none."""
+        ...
+
+    def plain_type(self, declared: str) -> str:
+        """A declared type without what makes no difference to its values: one spelling for all that are equal."""
+        ...
+
+    def quoted(self, name: str) -> str:
+        """A name as a statement carries it; refused where this database cannot hold it."""
         ...
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
@@ -53,10 +64,39 @@ def road_for(engine: Engine) -> Road:
         from kafka_assets.sinks.sqlite import SQLiteRoad
 
         return SQLiteRoad()
+    if engine.dialect.name == "postgresql":
+        from kafka_assets.sinks.postgresql import PostgreSQLRoad
+
+        return PostgreSQLRoad()
     raise SettingsError(
         f"{engine.dialect.name} cannot be a target yet",
-        cure="use a sqlite:/// URL as KAFKA_ASSETS_DATABASE_URL",
+        cure="use a sqlite:/// or postgresql:// URL as KAFKA_ASSETS_DATABASE_URL",
     )
+
+
+@contextmanager
+def passed_through(chunks: Chunks) -> Generator[Chunks]:
+    """Chunks as they come: read inside the transaction, and read again when that is retried."""
+    yield chunks
+
+
+@contextmanager
+def driver_errors(connection: Connection, statement: str) -> Generator[None]:
+    """What the driver raises where SQLAlchemy is passed by, as SQLAlchemy would have raised it."""
+    base = cast("type[Exception]", connection.dialect.loaded_dbapi.Error)
+    try:
+        yield
+    except base as error:
+        raise DBAPIError.instance(
+            statement,
+            None,
+            error,
+            base,
+            connection_invalidated=connection.dialect.is_disconnect(
+                cast("Any", error), connection.connection.driver_connection, None
+            ),
+            dialect=connection.dialect,
+        ) from error
 
 
 def slice_of(keys: Sequence[SliceKey], *, partition: int, offset: int) -> SliceKey | None:

@@ -6,12 +6,10 @@ its locks when it closes a connection, and committed rows would be lost (measure
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import date
 from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +17,9 @@ from typing import Any, cast
 import pyarrow as pa
 from sqlalchemy import Connection
 
+from kafka_assets.errors import TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks
+from kafka_assets.sinks.nested import json_text, timestamp_text
 from kafka_assets.sinks.road import Table
 
 _EXACT_DIGITS = 15
@@ -30,6 +30,7 @@ class SQLiteRoad:
     """Rows into SQLite, inside the caller's transaction."""
 
     spools = True
+    table_options = " WITHOUT ROWID"
 
     @contextmanager
     def spooled(self, chunks: Chunks) -> Generator[Chunks]:
@@ -50,7 +51,7 @@ class SQLiteRoad:
 
             yield again
 
-    def column_type(self, kind: Any) -> str:
+    def column_type(self, kind: Any) -> str | None:
         if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
             return "INTEGER"
         if pa.types.is_floating(kind):
@@ -59,16 +60,25 @@ class SQLiteRoad:
             return "NUMERIC" if kind.precision <= _EXACT_DIGITS else "TEXT"
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return "BLOB"
+        if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+            return None
         return "TEXT"
+
+    def plain_type(self, declared: str) -> str:
+        return declared.upper()
+
+    def quoted(self, name: str) -> str:
+        if not name or "\0" in name:
+            raise TableIncompatible(f"SQLite cannot have a table or column named {name!r}", cure="choose another name")
+        return '"' + name.replace('"', '""') + '"'
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         if rows.num_rows == 0:
             return 0
-        quote = connection.dialect.identifier_preparer.quote_identifier
         names = (SOURCE, PARTITION, OFFSET, *table.columns)
-        listed = ", ".join(quote(name) for name in names)
+        listed = ", ".join(self.quoted(name) for name in names)
         marks = ", ".join("?" * len(names))
-        statement = f"INSERT INTO {quote(table.name)} ({listed}) VALUES ({marks})"
+        statement = f"INSERT INTO {self.quoted(table.name)} ({listed}) VALUES ({marks})"
         for batch in rows.to_batches(max_chunksize=50_000):
             columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
             connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
@@ -88,31 +98,9 @@ def _converter(kind: Any) -> Callable[[Any], Any] | None:
     if pa.types.is_decimal(kind):
         return str
     if pa.types.is_timestamp(kind):
-        return _timestamp
+        return timestamp_text
     if pa.types.is_date(kind):
         return date.isoformat
     if pa.types.is_nested(kind):
-        return _json
+        return json_text
     return None
-
-
-def _timestamp(value: datetime) -> str:
-    """UTC, so that text sorts as time does; without a zone, as it stands."""
-    plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    return plain.isoformat(sep=" ", timespec="microseconds")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_plain, separators=(",", ":"))
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, datetime):
-        return _timestamp(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    raise TypeError(f"{type(value).__name__} has no JSON form here")

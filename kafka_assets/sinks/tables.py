@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, insert, inspect, select
 from sqlalchemy.exc import IntegrityError
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.drivers import set_lock_timeout
 from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.retries import retried
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.road import Road, Table
 
@@ -18,75 +20,101 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LOCK_SECONDS = 3
+"""DDL that waits for a lock lets everybody else wait behind it."""
+_LINEAGE = (SOURCE, PARTITION, OFFSET)
+
+
 def ensure_table(engine: Engine, road: Road, *, name: str, asset: str, schema: pa.Schema) -> Table:
     """The target of an asset, made if it is not there; outside of any publishing transaction."""
     kinds: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
-    wanted = {column: road.column_type(kind) for column, kind in kinds.items() if column not in (PARTITION, OFFSET)}
+    wanted = _types(road, {column: kind for column, kind in kinds.items() if column not in (PARTITION, OFFSET)})
     _refuse_names(name, wanted)
-    with write(engine) as connection:
-        _own(connection, name=name, asset=asset)
-        existing = _columns(connection, name)
-        if existing is None:
-            connection.execute(text(_create(engine, name, wanted).replace(":", "\\:")))
-        else:
-            _compare(name, wanted, existing)
+    create = _create(road, name, wanted)
+    try:
+        retried(lambda: _ensure(engine, road, name=name, asset=asset, wanted=wanted, create=create))
+    except IntegrityError:
+        # Another process took it for its own meanwhile: what stands now is looked at once more.
+        retried(lambda: _ensure(engine, road, name=name, asset=asset, wanted=wanted, create=create))
     return Table(name=name, columns=tuple(wanted))
 
 
+def _ensure(engine: Engine, road: Road, *, name: str, asset: str, wanted: dict[str, str], create: str) -> None:
+    with write(engine) as connection:
+        set_lock_timeout(connection, _LOCK_SECONDS)
+        _own(connection, name=name, asset=asset)
+        existing = _columns(connection, name)
+        if existing is None:
+            # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
+            connection.exec_driver_sql(create, execution_options={"no_parameters": True})
+        else:
+            _compare(name, wanted, {column: road.plain_type(kind) for column, kind in existing.items()}, road)
+
+
 def _own(connection: Connection, *, name: str, asset: str) -> None:
-    owner = connection.scalar(select(t.target.c.asset).where(t.target.c.table_name == name))
-    if owner is None:
-        try:
-            connection.execute(
-                insert(t.target).values(table_name=name, asset=asset, mode="append", created_at=now_ts())
-            )
-        except IntegrityError as error:
-            raise TableIncompatible(
-                f"the table {name!r} cannot become the target of {asset!r}",
-                why="the asset has another target in this ledger already, and an asset has one",
-                cure="keep its target, or give the new declaration a new name",
-            ) from error
-    elif owner != asset:
+    owned = select(t.target.c.table_name, t.target.c.asset)
+    rows = connection.execute(owned.where((t.target.c.table_name == name) | (t.target.c.asset == asset)))
+    owners: dict[str, str] = {row.table_name: row.asset for row in rows}
+    if owners.get(name, asset) != asset:
         raise TableIncompatible(
-            f"the table {name!r} belongs to the asset {owner!r}, not to {asset!r}",
+            f"the table {name!r} belongs to the asset {owners[name]!r}, not to {asset!r}",
             why="two writers of one table could replace each other's rows",
             cure=f"declare another target for {asset!r}",
         )
+    if owners and name not in owners:
+        raise TableIncompatible(
+            f"the table {name!r} cannot become the target of {asset!r}",
+            why=f"the asset has the target {next(iter(owners))!r} in this ledger already, and an asset has one",
+            cure="keep its target, or give the new declaration a new name",
+        )
+    if not owners:
+        connection.execute(insert(t.target).values(table_name=name, asset=asset, mode="append", created_at=now_ts()))
 
 
 def _columns(connection: Connection, name: str) -> dict[str, str] | None:
     inspector = inspect(connection)
     if not inspector.has_table(name):
         return None
-    return {column["name"]: str(column["type"]).upper() for column in inspector.get_columns(name)}
+    dialect = connection.dialect
+    return {column["name"]: column["type"].compile(dialect=dialect) for column in inspector.get_columns(name)}
 
 
-def _create(engine: Engine, name: str, columns: dict[str, str]) -> str:
-    quote = engine.dialect.identifier_preparer.quote_identifier
+def _types(road: Road, kinds: dict[str, Any]) -> dict[str, str]:
+    types: dict[str, str] = {}
+    for column, kind in kinds.items():
+        found = road.column_type(kind)
+        if found is None:
+            raise TableIncompatible(
+                f"the stream delivers a column {column!r} of type {kind}, and the database has no type that holds it",
+                cure="cast it to another type in the transform",
+            )
+        types[column] = found
+    return types
+
+
+def _create(road: Road, name: str, columns: dict[str, str]) -> str:
     lines = [
-        f"{quote(SOURCE)} INTEGER NOT NULL",
-        f"{quote(PARTITION)} INTEGER NOT NULL",
-        f"{quote(OFFSET)} BIGINT NOT NULL",
-        *(f"{quote(column)} {kind}" for column, kind in columns.items()),
+        f"{road.quoted(SOURCE)} BIGINT NOT NULL",
+        f"{road.quoted(PARTITION)} INTEGER NOT NULL",
+        f"{road.quoted(OFFSET)} BIGINT NOT NULL",
+        *(f"{road.quoted(column)} {kind}" for column, kind in columns.items()),
         # The database itself refuses a record that lands twice.
-        f"PRIMARY KEY ({quote(SOURCE)}, {quote(PARTITION)}, {quote(OFFSET)})",
+        f"PRIMARY KEY ({', '.join(road.quoted(column) for column in _LINEAGE)})",
     ]
     body = ",\n  ".join(lines)
-    suffix = " WITHOUT ROWID" if engine.dialect.name == "sqlite" else ""
-    return f"CREATE TABLE {quote(name)} (\n  {body}\n){suffix}"
+    return f"CREATE TABLE {road.quoted(name)} (\n  {body}\n){road.table_options}"
 
 
-def _compare(name: str, wanted: dict[str, str], existing: dict[str, str]) -> None:
-    lineage = {SOURCE, PARTITION, OFFSET}
+def _compare(name: str, wanted: dict[str, str], existing: dict[str, str], road: Road) -> None:
     differences = [
         f"it has no column {column!r} ({wanted.get(column, 'lineage')})"
-        for column in (*sorted(lineage), *wanted)
+        for column in (*sorted(_LINEAGE), *wanted)
         if column not in existing
     ]
     differences += [
-        f"column {column!r} is {existing[column]}, the stream delivers {kind}"
+        f"column {column!r} is {existing[column]}, the stream delivers {road.plain_type(kind)}"
         for column, kind in wanted.items()
-        if column in existing and existing[column] != kind
+        if column in existing and existing[column] != road.plain_type(kind)
     ]
     if differences:
         raise TableIncompatible(

@@ -1,0 +1,82 @@
+"""PostgreSQL's road: COPY as text, in the ledger's own connection and transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from kafka_assets.errors import CountsDisagree, TableIncompatible
+from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.sinks.lines import Spelling, lines
+from kafka_assets.sinks.road import Table, driver_errors, passed_through
+
+if TYPE_CHECKING:
+    import psycopg
+
+_SPELLING = Spelling(true="t", false="f", bytes_prefix="\\\\x", widens_floats=False)
+_NAME_BYTES = 63
+"""A longer name would be cut without a word, and then be another table's."""
+
+_TYPES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "SMALLINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "REAL",
+    pa.float64(): "DOUBLE PRECISION",
+    pa.date32(): "DATE",
+    pa.string(): "TEXT",
+    pa.large_string(): "TEXT",
+    pa.binary(): "BYTEA",
+    pa.large_binary(): "BYTEA",
+    pa.null(): "TEXT",
+}
+
+
+class PostgreSQLRoad:
+    """Rows into PostgreSQL, inside the caller's transaction."""
+
+    spools = False
+    table_options = ""
+    spooled = staticmethod(passed_through)
+
+    def column_type(self, kind: Any) -> str | None:
+        if pa.types.is_decimal(kind):
+            return f"NUMERIC({kind.precision}, {kind.scale})"
+        if pa.types.is_timestamp(kind):
+            return f"TIMESTAMP {'WITHOUT' if kind.tz is None else 'WITH'} TIME ZONE"
+        if pa.types.is_nested(kind):
+            return "JSONB"
+        return _TYPES.get(kind)
+
+    def plain_type(self, declared: str) -> str:
+        return declared.upper()
+
+    def quoted(self, name: str) -> str:
+        if len(name.encode()) > _NAME_BYTES or "\0" in name or not name:
+            raise TableIncompatible(
+                f"PostgreSQL cannot have a table or column named {name!r}",
+                why=f"a name has 1 to {_NAME_BYTES} bytes of UTF-8, none of them zero",
+                cure="choose a shorter name",
+            )
+        return '"' + name.replace('"', '""') + '"'
+
+    def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
+        columns = (PARTITION, OFFSET, *table.columns)
+        listed = ", ".join(self.quoted(name) for name in (SOURCE, *columns))
+        statement = f"COPY {self.quoted(table.name)} ({listed}) FROM STDIN"
+        raw = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
+        with driver_errors(connection, statement), raw.cursor() as cursor:
+            with cursor.copy(statement.encode()) as copy:
+                for part in lines(rows, columns, first=source_id, spelling=_SPELLING):
+                    copy.write(part)
+            if cursor.rowcount != rows.num_rows:
+                raise CountsDisagree(
+                    f"{rows.num_rows} rows were sent to the table {table.name!r}, and {cursor.rowcount} arrived",
+                    why="a trigger or rule of the table takes rows away",
+                    cure="remove it, or let it act on another table",
+                )
+        return rows.num_rows

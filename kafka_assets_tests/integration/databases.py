@@ -1,0 +1,52 @@
+"""A migrated ledger on a real server, emptied for each test: making one takes a second or more."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, create_engine, inspect, make_url, text
+
+from kafka_assets.ledger.engine import make_engine, parse_url
+from kafka_assets.ledger.schema import ensure_schema
+from kafka_assets.ledger.tables import TABLES
+
+LOCK_SECONDS = 2
+
+
+@contextmanager
+def ledger(server: str, *, name: str) -> Generator[Engine]:
+    """A database of its own with a ledger; dropped afterwards, whoever is still connected."""
+    url = parse_url(server)
+    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine = make_engine(make_url(url).set(database=name), lock_seconds=LOCK_SECONDS)
+    try:
+        ensure_schema(engine)
+        yield engine
+    finally:
+        engine.dispose()
+        with admin.connect() as connection:
+            force = " WITH (FORCE)" if url.get_backend_name() == "postgresql" else ""
+            connection.execute(text(f"DROP DATABASE {name}{force}"))
+        admin.dispose()
+
+
+def emptied(engine: Engine) -> Engine:
+    """The ledger as it was when it was new, and none of the tables that tests made."""
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT", connect_args={})
+    kept = {table.name for table in TABLES} | {"kafka_ledger_version"}
+    quote = engine.dialect.identifier_preparer.quote_identifier
+    with admin.connect() as connection:
+        for name in set(inspect(connection).get_table_names()) - kept:
+            connection.exec_driver_sql(f"DROP TABLE {quote(name)}", execution_options={"no_parameters": True})
+        listed = [quote(table.name) for table in TABLES if table.name != "kafka_ledger_version"]
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"TRUNCATE {', '.join(listed)} CASCADE"))
+        else:
+            connection.execute(text("SET SESSION foreign_key_checks = 0"))
+            for table in listed:
+                connection.execute(text(f"DELETE FROM {table}"))
+    admin.dispose()
+    return engine
