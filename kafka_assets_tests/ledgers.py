@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,15 +101,23 @@ class Attempt:
         confirm: Callable[[Mapping[SliceKey, Seen]], None] = lambda seen: None,
         expired: Mapping[SliceKey, int] | None = None,
         policy: BadPolicy | None = None,
+        between: Callable[[], None] = lambda: None,
     ) -> list[Published]:
+        """Publish these chunks, or whole slices; `between` is called after each chunk."""
         given = chunks or tuple(chunk_of(key) for key in self.keys)
+
+        def read() -> Iterator[Chunk]:
+            for one in given:
+                yield one
+                between()
+
         return publish(
             self.engine,
             road_for(self.engine),
             Work(
                 claims=self.claims,
                 table=target(self.engine),
-                chunks=lambda: iter(given),
+                chunks=read,
                 confirm=confirm,
                 expired=expired or {},
                 bad_policy=policy or BadPolicy("quarantine", 0.01),

@@ -23,7 +23,7 @@ from kafka_assets.ledger.drivers import (
     require_returning,
     sqlite_arguments,
 )
-from kafka_assets.ledger.trouble import refused_connection, translate, undecided
+from kafka_assets.ledger.trouble import lost, refused_connection, translate, undecided
 
 LOCK_SECONDS = 10
 """How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
@@ -149,7 +149,16 @@ def _transaction(
             raise
         raise known from error
     finally:
+        _close(connection)
+
+
+def _close(connection: Connection) -> None:
+    try:
         connection.close()
+    except DBAPIError as error:
+        if not lost(error):
+            raise
+        # The server rolls back what has no client: that must not hide why the block was left.
 
 
 def _connect(engine: Engine) -> Connection:

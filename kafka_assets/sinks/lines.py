@@ -38,14 +38,15 @@ class Spelling:
 def lines(rows: pa.Table, columns: Sequence[str], *, first: int, spelling: Spelling) -> Iterator[memoryview]:
     """The rows as lines, in bounded parts; each begins with the number `first`."""
     for batch in rows.select(list(columns)).to_batches(max_chunksize=MAX_ROWS):
-        fields = [_field(cast("Any", column), spelling) for column in batch.columns]
-        yield _joined([pa.scalar(str(first), _TEXT), *fields])
+        parts: list[Any] = cast("list[Any]", batch.columns)
+        yield _joined([pa.scalar(str(first), _TEXT), *(_field(column, spelling) for column in parts)])
 
 
 def _joined(fields: list[Any]) -> memoryview:
     options = {"null_handling": "replace", "null_replacement": "\\N"}
-    line = pc.binary_join_element_wise(*fields, pa.scalar("\t", _TEXT), **options)  # type: ignore[call-overload]
-    ended: Any = pc.binary_join_element_wise(line, pa.scalar("", _TEXT), pa.scalar("\n", _TEXT))
+    join: Any = pc.binary_join_element_wise
+    line = join(*fields, pa.scalar("\t", _TEXT), **options)
+    ended = join(line, pa.scalar("", _TEXT), pa.scalar("\n", _TEXT))
     # The values of a text column lie one after the other: that is the file.
     _, offsets, characters = ended.buffers()
     places = memoryview(offsets).cast("q")

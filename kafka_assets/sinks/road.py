@@ -87,15 +87,12 @@ def driver_errors(connection: Connection, statement: str) -> Generator[None]:
     try:
         yield
     except base as error:
+        driver = cast("Any", connection.connection.driver_connection)
+        lost = connection.dialect.is_disconnect(cast("Any", error), driver, None)
+        if lost:
+            connection.invalidate()
         raise DBAPIError.instance(
-            statement,
-            None,
-            error,
-            base,
-            connection_invalidated=connection.dialect.is_disconnect(
-                cast("Any", error), connection.connection.driver_connection, None
-            ),
-            dialect=connection.dialect,
+            statement, None, error, base, connection_invalidated=lost, dialect=connection.dialect
         ) from error
 
 

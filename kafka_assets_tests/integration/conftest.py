@@ -9,11 +9,29 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from sqlalchemy import Engine
 
 from kafka_assets.ledger.engine import make_engine
+from kafka_assets_tests.integration.databases import emptied, ledger
 from kafka_assets_tests.integration.project import Landing
 
+DATABASES = ["postgresql"]
+
+_numbers = itertools.count(1)
 _names = (f"stream_{number}" for number in itertools.count(1))
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """A ledger on each real server, made once for a module."""
+    with ledger(request.getfixturevalue(f"{request.param}_url"), name=f"ledger_{next(_numbers)}") as made:
+        yield made
+
+
+@pytest.fixture
+def engine(server: Engine) -> Engine:
+    """That ledger, as it was when it was new."""
+    return emptied(server)
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 
 from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.ledger.schema import ensure_schema
@@ -50,3 +51,27 @@ def emptied(engine: Engine) -> Engine:
                 connection.execute(text(f"DELETE FROM {table}"))
     admin.dispose()
     return engine
+
+
+@contextmanager
+def held(engine: Engine, statement: str) -> Generator[Connection]:
+    """A transaction of somebody else's, on a connection of its own, that ran this and holds what it locked."""
+    other = make_engine(engine.url, lock_seconds=LOCK_SECONDS)
+    with other.connect() as connection, connection.begin():
+        connection.execute(text(statement))
+        yield connection
+        connection.rollback()
+    other.dispose()
+
+
+def kill_backend(engine: Engine, backend: str) -> None:
+    """What an administrator does: not the ledger's own code."""
+    number = backend.split(":")[1]
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_terminate_backend({number}, 5000)"))
+        else:
+            connection.execute(text(f"KILL {number}"))
+            time.sleep(0.2)
+    admin.dispose()

@@ -1,0 +1,114 @@
+"""A publisher as a process of its own, that stops where it is told to; its parent freezes or kills it there.
+
+`python -m kafka_assets_tests.integration.publisher URL WHERE KEY …` prints `at WHERE` when it is there and goes on
+after a line on stdin. At its end it prints what became of it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Engine
+
+from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets.sinks import postgresql, publish
+from kafka_assets.slices import SliceKey
+from kafka_assets_tests.ledgers import Attempt, chunk_of
+
+Lines = Callable[..., Iterator[memoryview]]
+
+
+class Frozen:
+    """A publisher that stands still at a point, whatever happens around it."""
+
+    def __init__(self, engine: Engine, where: str, keys: Sequence[SliceKey]) -> None:
+        url = engine.url.render_as_string(hide_password=False)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", __name__, url, where, *map(str, keys)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == f"at {where}\n"
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def __enter__(self) -> Frozen:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def woken(self) -> str:
+        """Let it go on, and what it says at its end."""
+        os.kill(self.process.pid, signal.SIGCONT)
+        said, _ = self.process.communicate("\n", timeout=60)
+        return said.strip()
+
+
+def main(url: str, where: str, *keys: str) -> None:
+    engine = make_engine(url, lock_seconds=2)
+    wanted = [SliceKey.parse(key) for key in keys]
+    # A lease that has ended: whoever comes next need not wait for it.
+    attempt = Attempt(engine, wanted, run_id="frozen", replaces=True).claim(force=True, lease_ms=-1)
+    stop = _once(where)
+    if where == "copy":
+        postgresql.lines = _halved(postgresql.lines, stop)
+    elif where != "between":
+        name = {"verified": "verify_attempts", "advanced": "_advance"}[where]
+        setattr(publish, name, _followed(getattr(publish, name), stop))
+    try:
+        chunks = [chunk_of(key, note="frozen") for key in wanted]
+        published = attempt.publish(*chunks, between=stop if where == "between" else lambda: None)
+        said = f"committed {[one.attempt for one in published]}"
+    except KafkaAssetsError as error:
+        said = type(error).__name__
+    print(said, flush=True)
+
+
+def _once(where: str) -> Callable[[], None]:
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            print(f"at {where}", flush=True)
+            sys.stdin.readline()
+
+    return stop
+
+
+def _followed(step: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
+    def then(*given: Any, **more: Any) -> None:
+        step(*given, **more)
+        stop()
+
+    return then
+
+
+def _halved(
+    lines: Callable[..., Iterator[memoryview]], stop: Callable[[], None]
+) -> Callable[..., Iterator[memoryview]]:
+    def halves(*given: Any, **more: Any) -> Iterator[memoryview]:
+        for part in lines(*given, **more):
+            yield part[: len(part) // 2]
+            stop()
+            yield part[len(part) // 2 :]
+
+    return halves
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
