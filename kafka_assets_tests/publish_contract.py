@@ -5,15 +5,36 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import Engine
+from dataclasses import replace
 
-from kafka_assets.errors import CountsDisagree, Fenced, LeaseHeld, SliceFailed, SliceRefused
-from kafka_assets.ledger import planning
+import pyarrow as pa
+import pytest
+from sqlalchemy import Engine, func, select
+from sqlalchemy import table as named_table
+
+from kafka_assets.errors import CountsDisagree, Fenced, LeaseHeld, SliceFailed, SliceRefused, TableIncompatible
+from kafka_assets.ledger import claims, planning, publishing
 from kafka_assets.ledger.claims import record_failure, release
+from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice
+from kafka_assets.records import OFFSET, PARTITION
 from kafka_assets.sinks.accounting import BadPolicy
-from kafka_assets_tests.ledgers import Attempt, chunk_of, committed_through, plan, rows, rows_of, scalar
+from kafka_assets.sinks.road import road_for
+from kafka_assets.sinks.rows import delete_rows
+from kafka_assets.sinks.tables import ensure_table
+from kafka_assets_tests.ledgers import (
+    SCHEMA,
+    Attempt,
+    chunk_of,
+    committed_through,
+    plan,
+    quoted,
+    rows,
+    rows_of,
+    scalar,
+)
+from kafka_assets_tests.values import CORPUS, as_given, as_python
 
 
 class PublishContract:
@@ -169,3 +190,89 @@ class PublishContract:
         lost = "select start_offset, end_offset from kafka_slice where kind = 'lost' order by start_offset"
         assert rows(engine, lost) == [(5, 8), (8, 12)]
         assert scalar(engine, "select count(*) from kafka_gap") == 0
+
+    def test_an_attempt_that_nobody_ended_commits_nothing_after_a_takeover(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Ending the old backend is the first fence, and hides whether there is a second one.
+        monkeypatch.setattr(claims, "terminate", lambda *given: True)
+        monkeypatch.setattr(publishing, "register_backend", lambda *given: None)
+        keys = plan(engine, slices=[(0, 5)])
+
+        def taken_over(seen: object) -> None:
+            Attempt(engine, keys, run_id="heir").claim(force=True)
+
+        with pytest.raises(Fenced):
+            Attempt(engine, keys).claim().publish(confirm=taken_over)
+        assert rows_of(engine) == []
+        assert scalar(engine, "select state from kafka_publication") == "planned"
+
+    def test_a_claim_reads_again_when_the_holder_registered_another_backend_meanwhile(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        keys = plan(engine, slices=[(0, 5)])
+        holder = Attempt(engine, keys, run_id="holder").claim()
+        claims.register_backend(engine, holder.claims, f"{engine.dialect.name}:1:1")
+        ended: list[str] = []
+
+        def end(_: Engine, backend: str) -> bool:
+            if not ended:
+                claims.register_backend(engine, holder.claims, f"{engine.dialect.name}:2:2")
+            ended.append(backend.split(":")[1])
+            return True
+
+        monkeypatch.setattr(claims, "terminate", end)
+        Attempt(engine, keys).claim(force=True)
+        assert ended == ["1", "2"]
+
+    def test_a_second_sensor_and_a_failure_leave_a_committed_result_alone(self, engine: Engine) -> None:
+        keys = plan(engine, slices=[(0, 5)])
+        Attempt(engine, keys).claim().publish()
+        again = Attempt(engine, keys, run_id="again").claim(force=True)
+        assert rows(engine, "select state, committed_attempt, run_id from kafka_publication") == [
+            ("committed", 1, "run-1")
+        ]
+        [published] = again.publish()
+        assert published.outcome is None
+
+    @pytest.mark.parametrize("name", ["select", "Order Lines", "per%cent", 'quo"te', "back`tick", "Größe 大", "a:b"])
+    def test_tables_and_columns_of_any_name(self, engine: Engine, name: str) -> None:
+        schema = pa.schema([(name, pa.int64()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])
+        road = road_for(engine)
+        if "`" in name and engine.dialect.name in {"mysql", "mariadb"}:
+            with pytest.raises(TableIncompatible, match="backtick"):
+                road.quoted(name)
+            return
+        for _ in range(2):  # the second time, it is there and fits
+            table = ensure_table(engine, road, name=name, asset="named", schema=schema)
+        key = plan(engine, slices=[(0, 3)])[0]
+        columns = [pa.array([1, 2, 3]), pa.array([0, 0, 0], pa.int32()), pa.array([0, 1, 2])]
+        with write(engine) as connection:
+            road.insert(connection, table, pa.table(columns, schema=schema), source_id=1)
+            source = find(engine, asset="orders", keys=[key])[key].source_id
+            road.insert(connection, table, pa.table(columns, schema=schema), source_id=source + 1)
+            delete_rows(connection, table, replace(find(engine, asset="orders", keys=[key])[key], source_id=1))
+        with read(engine) as connection:
+            assert connection.scalar(select(func.count()).select_from(named_table(name))) == 3
+
+    def test_a_name_that_would_be_cut_is_refused(self, engine: Engine) -> None:
+        if engine.dialect.name == "sqlite":
+            return  # it has no limit
+        for name in ("x" * 65, "日" * 65):
+            with pytest.raises(TableIncompatible, match="cannot have"):
+                ensure_table(engine, road_for(engine), name=name, asset="long", schema=SCHEMA)
+
+    @pytest.mark.parametrize("column", list(CORPUS))
+    def test_values_land_exactly(self, engine: Engine, column: str) -> None:
+        values = CORPUS[column]
+        places = list(range(len(values)))
+        given = pa.table(
+            {column: values, PARTITION: pa.array([0] * len(values), pa.int32()), OFFSET: pa.array(places, pa.int64())}
+        )
+        road = road_for(engine)
+        table = ensure_table(engine, road, name="typed", asset="typed", schema=given.schema)
+        ensure_table(engine, road, name="typed", asset="typed", schema=given.schema)
+        with write(engine) as connection:
+            road.insert(connection, table, given, source_id=1)
+        kept = rows(engine, f"select {quoted(engine, column)} from typed order by kafka_offset")
+        assert [as_given(value, values.type) for (value,) in kept] == as_python(values)

@@ -13,7 +13,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import terminate, unconnected
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
-from kafka_assets.ledger.publications import Publication
+from kafka_assets.ledger.publications import Publication, lock_rows
 
 LEASE_MS = 60_000
 _TRIES = 5
@@ -104,10 +104,7 @@ def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_
     alone = len(claims) == 1
     given_up = False
     with write(engine) as connection:
-        ids = sorted(held.publication.id for held in claims)
-        connection.execute(
-            select(t.publication.c.id).where(t.publication.c.id.in_(ids)).order_by(t.publication.c.id).with_for_update()
-        ).all()
+        lock_rows(connection, (held.publication.id for held in claims))
         for held in _ordered(claims):
             pause = min(300_000, 5_000 * 2 ** min(held.attempt - 1, 10))
             released = connection.execute(

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, and_, case, func, insert, literal, se
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms, now_ts
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.plan import NewSlice, Offsets, Progress
 from kafka_assets.slices import SliceKey
 
@@ -257,8 +258,8 @@ def _retire(connection: Connection, source_id: int) -> None:
         .where(t.slice_.c.source_id == source_id, t.slice_.c.kind == "normal", t.slice_.c.id.not_in(committed))
         .order_by(t.slice_.c.id)
     ).all()
-    held = select(t.publication.c.id).where(t.publication.c.slice_id.in_(orphans)).order_by(t.publication.c.id)
-    connection.execute(held.with_for_update(nowait=True)).all()
+    held = connection.scalars(select(t.publication.c.id).where(t.publication.c.slice_id.in_(orphans))).all()
+    lock_rows(connection, held, nowait=True)
     reason: Literal["the topic was deleted"] = "the topic was deleted"
     connection.execute(update(t.slice_).where(t.slice_.c.id.in_(orphans)).values(kind="lost", reason=reason))
     assets = connection.scalars(

@@ -87,11 +87,20 @@ def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceK
 def lock(connection: Connection, ids: Iterable[int]) -> list[Publication]:
     """Lock publications in the order of their ids, and read them again as they are now."""
     ordered = sorted(ids)
-    connection.execute(
-        select(t.publication.c.id).where(t.publication.c.id.in_(ordered)).order_by(t.publication.c.id).with_for_update()
-    ).all()
+    lock_rows(connection, ordered)
     rows = connection.execute(_publications().where(t.publication.c.id.in_(ordered)).order_by(t.publication.c.id))
     return [_publication(row) for row in rows]
+
+
+def lock_rows(connection: Connection, ids: Iterable[int], *, nowait: bool = False) -> None:
+    """Lock these publications alone, in order, each by a statement of its own.
+
+    One statement for all may read the whole table, where that is small, and MySQL and MariaDB then wait
+    for whatever lock somebody holds in it: publishers of other slices would stop each other.
+    """
+    for number in sorted(ids):
+        row = select(t.publication.c.id).where(t.publication.c.id == number)
+        connection.execute(row.with_for_update(nowait=nowait)).all()
 
 
 def mark_committed(

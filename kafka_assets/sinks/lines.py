@@ -35,11 +35,13 @@ class Spelling:
     """Whether a 32-bit float is written as the double that it is: not every digit of it, else."""
 
 
-def lines(rows: pa.Table, columns: Sequence[str], *, first: int, spelling: Spelling) -> Iterator[memoryview]:
-    """The rows as lines, in bounded parts; each begins with the number `first`."""
+def lines(
+    rows: pa.Table, columns: Sequence[str], *, first: int, spelling: Spelling
+) -> Iterator[tuple[memoryview, int]]:
+    """The rows as lines, each begun with the number `first`; in bounded parts, with the rows that each has."""
     for batch in rows.select(list(columns)).to_batches(max_chunksize=MAX_ROWS):
         parts: list[Any] = cast("list[Any]", batch.columns)
-        yield _joined([pa.scalar(str(first), _TEXT), *(_field(column, spelling) for column in parts)])
+        yield _joined([pa.scalar(str(first), _TEXT), *(_field(column, spelling) for column in parts)]), batch.num_rows
 
 
 def _joined(fields: list[Any]) -> memoryview:

@@ -71,7 +71,7 @@ class PostgreSQLRoad:
         raw = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
         with driver_errors(connection, statement), raw.cursor() as cursor:
             with cursor.copy(statement.encode()) as copy:
-                for part in lines(rows, columns, first=source_id, spelling=_SPELLING):
+                for part, _ in lines(rows, columns, first=source_id, spelling=_SPELLING):
                     copy.write(part)
             if cursor.rowcount != rows.num_rows:
                 raise CountsDisagree(

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
@@ -17,12 +17,26 @@ from kafka_assets.slices import SliceKey
 
 
 def delete_quarantine(connection: Connection, publication: Publication) -> None:
-    """A replay quarantines anew: what was bad may be good under a corrected schema."""
-    connection.execute(
-        delete(t.quarantine).where(
-            t.quarantine.c.asset == publication.asset, t.quarantine.c.slice_id == publication.slice_id
+    """A replay quarantines anew: what was bad may be good under a corrected schema.
+
+    By the whole key, as `delete_rows` does on MySQL: a search by slice would lock a neighbour's first row.
+    """
+    q = t.quarantine.c
+    place = select(q.kafka_partition, q.kafka_offset, q.kafka_source)
+    found = connection.execute(place.where(q.slice_id == publication.slice_id, q.asset == publication.asset)).all()
+    if found:
+        connection.execute(
+            delete(t.quarantine).where(
+                q.asset == publication.asset,
+                q.kafka_source == bindparam("source"),
+                q.kafka_partition == bindparam("partition"),
+                q.kafka_offset == bindparam("offset"),
+            ),
+            [
+                {"source": row.kafka_source, "partition": row.kafka_partition, "offset": row.kafka_offset}
+                for row in found
+            ],
         )
-    )
 
 
 def insert_quarantine(connection: Connection, bad: Sequence[BadRecord], slices: Mapping[SliceKey, Publication]) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import SettingsError
+from kafka_assets.ledger.schema import dialect_name
 from kafka_assets.records import Chunks
 from kafka_assets.slices import SliceKey
 
@@ -68,9 +69,13 @@ def road_for(engine: Engine) -> Road:
         from kafka_assets.sinks.postgresql import PostgreSQLRoad
 
         return PostgreSQLRoad()
+    if engine.dialect.name in {"mysql", "mariadb"}:
+        from kafka_assets.sinks.mysql import MySQLRoad
+
+        return MySQLRoad(dialect_name(engine))
     raise SettingsError(
-        f"{engine.dialect.name} cannot be a target yet",
-        cure="use a sqlite:/// or postgresql:// URL as KAFKA_ASSETS_DATABASE_URL",
+        f"{engine.dialect.name} cannot be a target",
+        cure="use a sqlite:///, postgresql://, mariadb:// or mysql:// URL as KAFKA_ASSETS_DATABASE_URL",
     )
 
 

@@ -15,7 +15,7 @@ from kafka_assets.ledger.engine import make_engine
 from kafka_assets_tests.integration.databases import emptied, ledger
 from kafka_assets_tests.integration.project import Landing
 
-DATABASES = ["postgresql"]
+DATABASES = ["postgresql", "mariadb", "mysql"]
 
 _numbers = itertools.count(1)
 _names = (f"stream_{number}" for number in itertools.count(1))

@@ -41,7 +41,7 @@ def emptied(engine: Engine) -> Engine:
     quote = engine.dialect.identifier_preparer.quote_identifier
     with admin.connect() as connection:
         for name in set(inspect(connection).get_table_names()) - kept:
-            connection.exec_driver_sql(f"DROP TABLE {quote(name)}", execution_options={"no_parameters": True})
+            connection.exec_driver_sql(f"DROP TABLE {quote(name)}")
         listed = [quote(table.name) for table in TABLES if table.name != "kafka_ledger_version"]
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"TRUNCATE {', '.join(listed)} CASCADE"))

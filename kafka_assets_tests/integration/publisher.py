@@ -10,19 +10,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+import psycopg
+from pymysql import connections
 from sqlalchemy import Engine
 
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.ledger.engine import make_engine
-from kafka_assets.sinks import postgresql, publish
+from kafka_assets.sinks import publish
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import Attempt, chunk_of
 
-Lines = Callable[..., Iterator[memoryview]]
+SEND_FILE = "_send_local_file"
+"""Where the driver answers LOAD DATA, packet by packet."""
 
 
 class Frozen:
@@ -64,7 +67,8 @@ def main(url: str, where: str, *keys: str) -> None:
     attempt = Attempt(engine, wanted, run_id="frozen", replaces=True).claim(force=True, lease_ms=-1)
     stop = _once(where)
     if where == "copy":
-        postgresql.lines = _halved(postgresql.lines, stop)
+        psycopg.Copy.write = _followed(psycopg.Copy.write, stop)
+        setattr(connections, SEND_FILE, _in_packets(getattr(connections, SEND_FILE), stop))
     elif where != "between":
         name = {"verified": "verify_attempts", "advanced": "_advance"}[where]
         setattr(publish, name, _followed(getattr(publish, name), stop))
@@ -98,16 +102,12 @@ def _followed(step: Callable[..., Any], stop: Callable[[], None]) -> Callable[..
     return then
 
 
-def _halved(
-    lines: Callable[..., Iterator[memoryview]], stop: Callable[[], None]
-) -> Callable[..., Iterator[memoryview]]:
-    def halves(*given: Any, **more: Any) -> Iterator[memoryview]:
-        for part in lines(*given, **more):
-            yield part[: len(part) // 2]
-            stop()
-            yield part[len(part) // 2 :]
+def _in_packets(send: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
+    def then(filename: str, connection: Any) -> None:
+        connection.write_packet = _followed(connection.write_packet, stop)
+        send(filename, connection)
 
-    return halves
+    return then
 
 
 if __name__ == "__main__":

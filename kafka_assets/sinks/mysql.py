@@ -1,0 +1,160 @@
+"""The road of MySQL and MariaDB: LOAD DATA LOCAL INFILE in the ledger's own connection and transaction.
+
+The server may forbid it (`local_infile`); then multi-row INSERTs, which are several times slower.
+LOAD DATA LOCAL turns errors into warnings and skips what it does not like: it is taken only where the
+server says that it took every row, and complains of nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from typing import Any, cast
+
+import pyarrow as pa
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, ProgrammingError
+
+from kafka_assets.errors import RowsRefused, TableIncompatible
+from kafka_assets.ledger.trouble import code_of
+from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.sinks.inserts import insert_rows
+from kafka_assets.sinks.lines import Spelling, lines
+from kafka_assets.sinks.road import Table, driver_errors, passed_through
+
+_log = logging.getLogger(__name__)
+_SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=True)
+_NAME_CHARACTERS = 64
+_MOST_SCALE = {"mysql": 30, "mariadb": 38}
+# The server's switch, its refusal of a client that may not, and the client's own.
+_FORBIDDEN = {1148, 3948, 2068, 4166}
+# A CHECK of MySQL's and of MariaDB's, and JSON that is none.
+_REFUSALS = {3819, 4025, 3140, 3141}
+_TAKEN = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
+_WIDTH = re.compile(r"^(TINYINT|SMALLINT|MEDIUMINT|INTEGER|INT|BIGINT)\(\d+\)")
+
+_TYPES = {
+    pa.bool_(): "TINYINT(1)",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    # FLOAT is shown with six digits, whatever it holds.
+    pa.float32(): "DOUBLE",
+    pa.float64(): "DOUBLE",
+    pa.date32(): "DATE",
+    # A message may be as long as it likes, and VARCHAR ends with the row at 64 KiB.
+    pa.string(): "LONGTEXT",
+    pa.large_string(): "LONGTEXT",
+    pa.binary(): "LONGBLOB",
+    pa.large_binary(): "LONGBLOB",
+    pa.null(): "LONGTEXT",
+}
+
+
+class MySQLRoad:
+    """Rows into MySQL or MariaDB, inside the caller's transaction."""
+
+    spools = False
+    # Compared byte by byte, as the records are: no two values are equal that differ.
+    table_options = " ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    spooled = staticmethod(passed_through)
+    loads = True
+    """Whether LOAD DATA LOCAL was not refused yet in this process."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+
+    def column_type(self, kind: Any) -> str | None:
+        if pa.types.is_decimal(kind):
+            fits = kind.scale <= _MOST_SCALE[self._database]
+            return f"DECIMAL({kind.precision}, {kind.scale})" if fits else None
+        if pa.types.is_timestamp(kind):
+            return "DATETIME(6)"  # in UTC: TIMESTAMP begins in 1970 and ends in 2038
+        if pa.types.is_nested(kind):
+            return "JSON"
+        return _TYPES.get(kind)
+
+    def plain_type(self, declared: str) -> str:
+        plain = re.sub(r" (COLLATE|CHARACTER SET) \S+", "", declared.upper())
+        plain = _WIDTH.sub(r"\1", plain)
+        # MariaDB's JSON is a LONGTEXT that is checked.
+        return "LONGTEXT" if plain == "JSON" and self._database == "mariadb" else plain
+
+    def quoted(self, name: str) -> str:
+        # A backtick could be written, and SQLAlchemy would not find it again.
+        odd = not name or name.endswith(" ") or any(one == "`" or not 0 < ord(one) <= 0xFFFF for one in name)
+        if odd or len(name) > _NAME_CHARACTERS:
+            raise TableIncompatible(
+                f"{self._database} cannot have a table or column named {name!r}",
+                why=f"a name has 1 to {_NAME_CHARACTERS} characters of Unicode's first plane, no backtick, and no space at its end",
+                cure="choose another name",
+            )
+        return f"`{name}`"
+
+    def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
+        if MySQLRoad.loads:
+            try:
+                self._load(connection, table, rows, source_id=source_id)
+                return rows.num_rows
+            except DBAPIError as error:
+                if code_of(error) not in _FORBIDDEN:
+                    raise
+                MySQLRoad.loads = False
+                _log.warning(
+                    "LOAD DATA LOCAL is forbidden here (%s): rows go by INSERT, which is several times slower; "
+                    "set local_infile = 1 on the server to have them loaded",
+                    error.orig,
+                )
+        try:
+            insert_rows(connection, self, table, rows, source_id=source_id)
+        except DBAPIError as error:
+            if code_of(error) not in _REFUSALS and not isinstance(error, ProgrammingError):
+                raise
+            raise RowsRefused(f"the table {table.name!r} refuses rows", why=str(error.orig).strip()) from error
+        return rows.num_rows
+
+    def _load(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> None:
+        columns = (PARTITION, OFFSET, *table.columns)
+        listed, decoded = self._listed(rows, columns)
+        raw = cast("Any", connection.connection.driver_connection)
+        for part, count in lines(rows, columns, first=source_id, spelling=_SPELLING):
+            with tempfile.NamedTemporaryFile(prefix="kafka_assets_load_") as file:
+                file.write(part)
+                file.flush()
+                name = file.name.replace("\\", r"\\").replace("'", r"\'")
+                statement = (
+                    f"LOAD DATA LOCAL INFILE '{name}' INTO TABLE {self.quoted(table.name)} CHARACTER SET utf8mb4"
+                    r" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
+                    f" ({self.quoted(SOURCE)}, {listed}){decoded}"
+                )
+                with driver_errors(connection, statement), raw.cursor() as cursor:
+                    cursor.execute(statement)
+                    taken = _TAKEN.search(cursor._result.message or b"")
+            if taken is None or tuple(map(int, taken.groups())) != (count, 0, 0, 0):
+                raise RowsRefused(
+                    f"the table {table.name!r} did not take {count} rows as they were sent",
+                    why=_complaints(connection, taken[0].decode() if taken else "no count of them"),
+                )
+
+    def _listed(self, rows: pa.Table, columns: tuple[str, ...]) -> tuple[str, str]:
+        """The columns in the file's order; bytes come as digits, by way of a variable."""
+        listed: list[str] = []
+        decoded: list[str] = []
+        kinds = cast("dict[str, Any]", dict(zip(rows.schema.names, rows.schema.types, strict=True)))
+        for number, name in enumerate(columns):
+            kind = kinds[name]
+            if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+                listed.append(f"@bytes_{number}")
+                decoded.append(f"{self.quoted(name)} = UNHEX(@bytes_{number})")
+            else:
+                listed.append(self.quoted(name))
+        return ", ".join(listed), f" SET {', '.join(decoded)}" if decoded else ""
+
+
+def _complaints(connection: Connection, counts: str) -> str:
+    """A warning is no complete list: a row that breaks a CHECK vanishes without one."""
+    warnings = connection.exec_driver_sql("SHOW WARNINGS LIMIT 3").all()
+    said = "; ".join(str(row[2]) for row in warnings)
+    return f"it says {counts}" + (f": {said}" if said else ", and names no reason: a CHECK may have left rows out")

@@ -1,0 +1,65 @@
+"""What is MySQL's and MariaDB's own: LOAD DATA LOCAL, which must be asked what it left out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, create_engine, text
+
+from kafka_assets.errors import RowsRefused
+from kafka_assets.ledger.engine import write
+from kafka_assets.sinks.mysql import MySQLRoad
+from kafka_assets_tests.integration.conftest import ledger
+from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar, target
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with ledger(request.getfixturevalue(f"{request.param}_url"), name="loads") as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "modify note varchar(3)",
+        "add constraint few check (id < 2)",
+        "add unique (note(10))",
+        "add other int not null",
+        "modify id tinyint unsigned",
+    ],
+)
+@pytest.mark.parametrize("loads", [True, False])
+def test_what_load_data_leaves_out_or_changes_fails_the_slice(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, constraint: str, loads: bool
+) -> None:
+    keys = plan(engine, slices=[(0, 5), (5, 500)])
+    table = target(engine)
+    with write(engine) as connection:
+        connection.execute(text(f"alter table orders {constraint}"))
+    monkeypatch.setattr(MySQLRoad, "loads", loads)
+    monkeypatch.setattr("kafka_assets_tests.ledgers.target", lambda _: table)
+    with pytest.raises(RowsRefused, match="refused by the table"):
+        Attempt(engine, keys).claim().publish(*(chunk_of(key, note="four") for key in keys))
+    assert rows_of(engine) == []
+    assert scalar(engine, "select count(*) from kafka_publication where state = 'committed'") == 0
+
+
+def test_where_the_server_forbids_files_rows_are_inserted_and_it_is_said_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = plan(engine, slices=[(0, 5), (5, 9)])
+    monkeypatch.setattr(MySQLRoad, "loads", True)
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection, caplog.at_level(logging.WARNING):
+        connection.execute(text("set global local_infile = 0"))
+        try:
+            for key in keys:
+                Attempt(engine, [key]).claim().publish()
+        finally:
+            connection.execute(text("set global local_infile = 1"))
+    admin.dispose()
+    assert len(rows_of(engine)) == 9
+    assert len([one for one in caplog.records if "LOAD DATA LOCAL is forbidden" in one.getMessage()]) == 1

@@ -1,0 +1,47 @@
+"""Publishers of neighbouring slices on real servers: none waits for another while rows stream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine
+
+from kafka_assets.sinks import publish as publishing
+from kafka_assets.sinks.accounting import BadPolicy
+from kafka_assets.slices import SliceKey
+from kafka_assets_tests.ledgers import Attempt, chunk_of, committed_through, plan, rows_of, scalar, target
+
+LENIENT = BadPolicy("quarantine", 1.0)
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("higher_first", [False, True])
+def test_a_slice_lands_while_its_neighbour_is_still_in_its_transaction(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, replay: bool, higher_first: bool
+) -> None:
+    keys = plan(engine, slices=[(0, 5), (5, 9)])
+    target(engine)
+    if replay:
+        for key in keys:
+            Attempt(engine, [key]).claim().publish(chunk_of(key, bad=[key.start]), policy=LENIENT)
+    slow, quick = reversed(keys) if higher_first else keys
+    monkeypatch.setattr(publishing, "retried", lambda transaction: transaction())
+    inserted, done = threading.Event(), threading.Event()
+
+    def publish(key: SliceKey, between: Callable[[], object]) -> None:
+        attempt = Attempt(engine, [key], replaces=True).claim(force=True)
+        # Its quarantine is written before this: a bad record and rows are there, and not committed.
+        chunks = (chunk_of(key, bad=[key.start], note="b"), chunk_of(key, offsets=[], read_count=0))
+        attempt.publish(*chunks, policy=LENIENT, between=lambda: between() and None)
+
+    waiting = threading.Thread(target=publish, args=(slow, lambda: inserted.set() or done.wait(20)))
+    waiting.start()
+    assert inserted.wait(20)
+    publish(quick, lambda: None)
+    done.set()
+    waiting.join(20)
+    assert {note for _, _, note in rows_of(engine)} == {"b"}
+    assert scalar(engine, "select count(*) from kafka_quarantine") == 2
+    assert committed_through(engine) == 9
