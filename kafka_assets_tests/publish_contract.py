@@ -5,11 +5,12 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, text
 from sqlalchemy import table as named_table
 
 from kafka_assets.errors import CountsDisagree, Fenced, LeaseHeld, SliceFailed, SliceRefused, TableIncompatible
@@ -33,6 +34,7 @@ from kafka_assets_tests.ledgers import (
     rows,
     rows_of,
     scalar,
+    target,
 )
 from kafka_assets_tests.values import CORPUS, as_given, as_python
 
@@ -254,6 +256,26 @@ class PublishContract:
             delete_rows(connection, table, replace(find(engine, asset="orders", keys=[key])[key], source_id=1))
         with read(engine) as connection:
             assert connection.scalar(select(func.count()).select_from(named_table(name))) == 3
+
+    @pytest.mark.parametrize(
+        ("change", "difference"),
+        [
+            ("drop column note", "no column 'note'"),
+            ("add column more bigint not null", "'more' must have a value"),
+            ("add column more bigint", None),
+            ("add column more bigint not null default 7", None),
+        ],
+    )
+    def test_a_table_that_does_not_fit_is_refused_before_any_work(
+        self, engine: Engine, change: str, difference: str | None
+    ) -> None:
+        if engine.dialect.name == "sqlite" and difference and "must" in difference:
+            return  # it adds no such column
+        target(engine)
+        with write(engine) as connection:
+            connection.execute(text(f"alter table orders {change}"))
+        with nullcontext() if difference is None else pytest.raises(TableIncompatible, match=difference):
+            target(engine)
 
     def test_a_name_that_would_be_cut_is_refused(self, engine: Engine) -> None:
         if engine.dialect.name == "sqlite":

@@ -29,8 +29,8 @@ _NAME_CHARACTERS = 64
 _MOST_SCALE = {"mysql": 30, "mariadb": 38}
 # The server's switch, its refusal of a client that may not, and the client's own.
 _FORBIDDEN = {1148, 3948, 2068, 4166}
-# A CHECK of MySQL's and of MariaDB's, and JSON that is none.
-_REFUSALS = {3819, 4025, 3140, 3141}
+# A CHECK of MySQL's and of MariaDB's, a column without its value, and JSON that is none.
+_REFUSALS = {3819, 4025, 1364, 3140, 3141}
 _TAKEN = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 _WIDTH = re.compile(r"^(TINYINT|SMALLINT|MEDIUMINT|INTEGER|INT|BIGINT)\(\d+\)")
 
@@ -88,7 +88,8 @@ class MySQLRoad:
         if odd or len(name) > _NAME_CHARACTERS:
             raise TableIncompatible(
                 f"{self._database} cannot have a table or column named {name!r}",
-                why=f"a name has 1 to {_NAME_CHARACTERS} characters of Unicode's first plane, no backtick, and no space at its end",
+                why=f"a name has 1 to {_NAME_CHARACTERS} characters of Unicode's first plane, no backtick, "
+                "and no space at its end",
                 cure="choose another name",
             )
         return f"`{name}`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, insert, inspect, select
@@ -48,7 +49,7 @@ def _ensure(engine: Engine, road: Road, *, name: str, asset: str, wanted: dict[s
             # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
             connection.exec_driver_sql(create, execution_options={"no_parameters": True})
         else:
-            _compare(name, wanted, {column: road.plain_type(kind) for column, kind in existing.items()}, road)
+            _compare(road, name, wanted, existing)
 
 
 def _own(connection: Connection, *, name: str, asset: str) -> None:
@@ -71,12 +72,28 @@ def _own(connection: Connection, *, name: str, asset: str) -> None:
         connection.execute(insert(t.target).values(table_name=name, asset=asset, mode="append", created_at=now_ts()))
 
 
-def _columns(connection: Connection, name: str) -> dict[str, str] | None:
+@dataclass(frozen=True)
+class _Column:
+    declared: str
+    demanded: bool
+    """Whether a row that does not name it is refused, or is filled with what nobody meant."""
+
+
+def _columns(connection: Connection, name: str) -> dict[str, _Column] | None:
     inspector = inspect(connection)
     if not inspector.has_table(name):
         return None
-    dialect = connection.dialect
-    return {column["name"]: column["type"].compile(dialect=dialect) for column in inspector.get_columns(name)}
+    return {
+        column["name"]: _Column(
+            declared=column["type"].compile(dialect=connection.dialect),
+            demanded=not column["nullable"]
+            and column.get("default") is None
+            and column.get("autoincrement") is not True
+            and "computed" not in column
+            and "identity" not in column,
+        )
+        for column in inspector.get_columns(name)
+    }
 
 
 def _types(road: Road, kinds: dict[str, Any]) -> dict[str, str]:
@@ -105,17 +122,19 @@ def _create(road: Road, name: str, columns: dict[str, str]) -> str:
     return f"CREATE TABLE {road.quoted(name)} (\n  {body}\n){road.table_options}"
 
 
-def _compare(name: str, wanted: dict[str, str], existing: dict[str, str], road: Road) -> None:
+def _compare(road: Road, name: str, wanted: dict[str, str], existing: dict[str, _Column]) -> None:
     differences = [
         f"it has no column {column!r} ({wanted.get(column, 'lineage')})"
         for column in (*sorted(_LINEAGE), *wanted)
         if column not in existing
     ]
-    differences += [
-        f"column {column!r} is {existing[column]}, the stream delivers {road.plain_type(kind)}"
-        for column, kind in wanted.items()
-        if column in existing and existing[column] != road.plain_type(kind)
-    ]
+    for column, found in existing.items():
+        if column in wanted:
+            declared, delivered = road.plain_type(found.declared), road.plain_type(wanted[column])
+            if declared != delivered:
+                differences.append(f"column {column!r} is {declared}, the stream delivers {delivered}")
+        elif column not in _LINEAGE and found.demanded:
+            differences.append(f"column {column!r} must have a value, and the stream delivers none")
     if differences:
         raise TableIncompatible(
             f"the table {name!r} cannot hold what the stream delivers: " + "; ".join(differences),

@@ -27,7 +27,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
         "modify note varchar(3)",
         "add constraint few check (id < 2)",
         "add unique (note(10))",
-        "add other int not null",
         "modify id tinyint unsigned",
     ],
 )

@@ -1,0 +1,59 @@
+"""From a topic to rows on each server database: real broker, real Spark, the sensor and the IO manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import Engine
+
+from kafka_assets_tests.integration.project import Landing
+
+
+def test_a_topic_lands_exactly_and_a_replay_replaces(
+    request: pytest.FixtureRequest, engine: Engine, broker: str, spark_remote: str
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        stream = Landing(
+            name=f"landed_{request.node.callspec.params['server']}",
+            broker=broker,
+            spark_remote=spark_remote,
+            database_url=engine.url.render_as_string(hide_password=False),
+            engine=engine,
+            instance=instance,
+            attributes={
+                "schema": "id BIGINT NOT NULL, note STRING, price DECIMAL(38,18), at TIMESTAMP, tags ARRAY<STRING>",
+                "max_bad_ratio": 1.0,
+            },
+        )
+        stream.topic(partitions=2)
+        for partition in range(2):
+            stream.produce(*(_record(number) for number in range(partition, 300, 2)), partition=partition)
+        stream.produce(b"{cut", partition=1)
+        stream.land()
+        _holds_exactly(stream)
+        assert stream.tick().requests == []
+        before = stream.sql("select sum(committed_attempt) from kafka_publication")
+        for key in stream.keys():
+            assert stream.replay(key).success
+        _holds_exactly(stream)
+        assert stream.sql("select sum(committed_attempt) from kafka_publication") == before + len(stream.keys())
+
+
+def _record(number: int) -> bytes:
+    text = f'"id": {number}, "note": "n\\t{number} 🙂", "price": 0.000000000000000001, "tags": ["a"]'
+    return f'{{{text}, "at": "2024-02-29T12:00:00.123456Z"}}'.encode()
+
+
+def _holds_exactly(stream: Landing) -> None:
+    def asked(what: str, source: str = stream.name) -> Any:
+        return stream.sql(f"select {what} from {source}")
+
+    assert (asked("count(*)"), asked("count(distinct id)"), asked("sum(id)")) == (300, 300, 300 * 299 // 2)
+    assert asked("min(note)") == "n\t0 🙂"
+    assert str(asked("max(price)")) == "1E-18"
+    assert asked("max(at)").replace(tzinfo=None).isoformat() == "2024-02-29T12:00:00.123456"
+    assert asked("count(*)", "kafka_quarantine") == 1
+    assert asked("sum(next_offset)", "kafka_committed_offset") == 301
+    assert asked("count(*)", "kafka_gap") == 0
