@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
 
 from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.ledger.schema import ensure_schema
@@ -19,7 +19,7 @@ LOCK_SECONDS = 2
 def ledger(server: str, *, name: str) -> Generator[Engine]:
     """A database of its own with a ledger; dropped afterwards, whoever is still connected."""
     url = parse_url(server)
-    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    admin = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     engine = make_engine(make_url(url).set(database=name), lock_seconds=LOCK_SECONDS)
@@ -36,7 +36,7 @@ def ledger(server: str, *, name: str) -> Generator[Engine]:
 
 def emptied(engine: Engine) -> Engine:
     """The ledger as it was when it was new, and none of the tables that tests made."""
-    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT", connect_args={})
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
     kept = {table.name for table in TABLES} | {"kafka_ledger_version"}
     quote = engine.dialect.identifier_preparer.quote_identifier
     with admin.connect() as connection:
