@@ -51,10 +51,12 @@ def test_a_slice_lands_while_its_neighbour_is_still_in_its_transaction(
     assert committed_through(engine) == 9
 
 
+@pytest.mark.parametrize("higher_first", [False, True])
 def test_neighbours_that_commit_at_the_same_time_leave_committed_through_right(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, higher_first: bool
 ) -> None:
-    first, second = plan(engine, slices=[(0, 5), (5, 9)])
+    keys = plan(engine, slices=[(0, 5), (5, 9)])
+    first, second = reversed(keys) if higher_first else keys
     target(engine)
     advance, locked = publishing._advance, threading.Event()
 
