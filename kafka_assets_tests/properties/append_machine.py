@@ -11,7 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from itertools import pairwise
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -32,7 +33,7 @@ from kafka_assets_tests.properties.stepping import ENDS, POINTS
 PARTITIONS = 2
 LONGEST = 12
 OUTSIDE = ("claim read", "chunk", "confirmed", "registered", "asking")
-"""Where a run may stand still on SQLite: there it holds no lock. `chunk` and `confirmed` come before its transaction."""
+"""Where a run may stand still on SQLite: it holds no lock there, `chunk` and `confirmed` come before its BEGIN."""
 INSIDE = ("locked", "deleted", "cleared", "quarantined")
 """Where it may besides on a server: up to the locks that others wait for."""
 BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "verified", "marked", "advanced")
@@ -72,8 +73,8 @@ def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AppendMachine(RuleBasedStateMachine):
-    seen: Counter[str] = Counter()
-    until: float = float("inf")
+    seen: ClassVar[Counter[str]] = Counter()
+    until: ClassVar[float] = float("inf")
 
     def __init__(self, fresh: Callable[[], Engine]) -> None:
         super().__init__()
@@ -129,7 +130,7 @@ class AppendMachine(RuleBasedStateMachine):
             bounds = [expected]
             for size in sizes:
                 bounds.append(min(bounds[-1] + size, ends[number]))
-            cuts = [(start, end, "normal") for start, end in zip(bounds, bounds[1:], strict=False) if end > start]
+            cuts = [(start, end, "normal") for start, end in pairwise(bounds) if end > start]
             if not cuts:
                 continue
             if loses:

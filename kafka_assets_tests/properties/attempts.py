@@ -205,19 +205,17 @@ class Attempt:
             raise AssertionError(f"{self.name} ended with {type(error).__name__}, and had no reason to") from error
 
     def _justified(self, error: BaseException) -> bool:
-        if isinstance(error, Killed):
-            return True
-        if isinstance(error, LeaseHeld):
-            return not self.plan.claims_by_force and any(one.lease == "live" for one in self.slices)
-        if isinstance(error, Fenced):
-            return any(self._slice(held.publication).attempt > held.attempt for held in self.claims)
-        if self._has_committed:
-            return False
-        if isinstance(error, SliceRefused):
-            return any(one.kind != "normal" or self._shrinks(one) for one in self.slices)
-        if type(error) is SliceFailed:
-            return self.plan.on_bad == "fail" and any(self.delivered(one.key).bad for one in self.publications)
-        return False
+        mine = self.slices
+        reasons = {
+            Killed: True,
+            LeaseHeld: not self.plan.claims_by_force and any(one.lease == "live" for one in mine),
+            Fenced: any(self._slice(held.publication).attempt > held.attempt for held in self.claims),
+            SliceRefused: any(one.kind != "normal" or self._shrinks(one) for one in mine),
+            SliceFailed: self.plan.on_bad == "fail" and any(self.delivered(one.key).bad for one in self.publications),
+        }
+        # After its COMMIT it may be killed, or taken over before it asked what became of it; nothing else.
+        possible = (Killed, Fenced) if self._has_committed else tuple(reasons)
+        return type(error) in possible and reasons[type(error)]
 
     def _shrinks(self, one: Slice) -> bool:
         if one.result is None or not self.plan.replaces or self.plan.shrinks_by_force:

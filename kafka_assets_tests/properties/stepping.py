@@ -114,7 +114,7 @@ class Run:
         _running.run = self
         try:
             self.result = work()
-        except BaseException as error:  # noqa: BLE001: it is handed to the thread that waits
+        except BaseException as error:  # noqa: BLE001  it is handed to the thread that waits
             self.error = error
         self.ended = True
         self._stopped.set()
