@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -40,6 +41,7 @@ BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "verified", 
 
 often = st.sampled_from([True, True, True, False])
 seldom = st.sampled_from([False, False, False, True])
+rarely = st.sampled_from([False] * 9 + [True])
 plans = st.builds(
     Plan,
     replaces=st.booleans(),
@@ -49,10 +51,10 @@ plans = st.builds(
     records=st.text("rrrrbf-", min_size=5, max_size=5),
     expired=st.sampled_from([0, 0, 0, 2]),
     on_bad=st.sampled_from(["quarantine", "quarantine", "quarantine", "fail"]),
-    stops=st.lists(st.sampled_from((*OUTSIDE, *INSIDE)), max_size=2, unique=True).map(tuple),
-    kill_at=st.one_of(st.none(), st.none(), st.sampled_from(POINTS)),
-    busy_at=st.one_of(st.none(), st.none(), st.sampled_from(BUSY)),
-    commit=st.one_of(st.none(), st.none(), st.sampled_from(ENDS)),
+    stops=st.lists(st.sampled_from((*OUTSIDE, *INSIDE)), min_size=1, max_size=2, unique=True).map(tuple) | st.just(()),
+    kill_at=st.sampled_from((None,) * 2 * len(POINTS) + POINTS),
+    busy_at=st.sampled_from((None,) * 2 * len(BUSY) + BUSY),
+    commit=st.sampled_from((None,) * 2 * len(ENDS) + ENDS),
     tells_its_end=often,
 )
 arrivals = st.lists(st.integers(0, LONGEST), min_size=PARTITIONS, max_size=PARTITIONS)
@@ -148,7 +150,7 @@ class AppendMachine(RuleBasedStateMachine):
             self.seen["planner was faster"] += faster
             assert (planned is None) == faster
 
-    @rule(sure=seldom)
+    @rule(sure=rarely)
     @unless_late
     def create_topic_again(self, sure: bool) -> None:
         if not sure or not any(part.known for part in self.model.topics[-1].values()) or self.model.incarnation > 2:
@@ -184,9 +186,12 @@ class AppendMachine(RuleBasedStateMachine):
             return
         chosen = {one.key: one for one in (newest[pick % len(newest)] for pick in picks)}
         keys = [SliceKey("orders", one.incarnation, one.partition, one.start, one.end) for one in chosen.values()]
+        self._start(keys, plan)
+
+    def _start(self, keys: list[SliceKey], plan: Plan) -> None:
         if self.engine.dialect.name == "sqlite":
-            stops = tuple(point for point in plan.stops if point in OUTSIDE)
-            plan = Plan(**{**plan.__dict__, "stops": stops})
+            stops = dict.fromkeys(point if point in OUTSIDE else "registered" for point in plan.stops)
+            plan = replace(plan, stops=tuple(stops))
         self.launched += 1
         attempt = Attempt(
             engine=self.engine,
@@ -201,10 +206,27 @@ class AppendMachine(RuleBasedStateMachine):
         self._settle(attempt)
 
     @precondition(lambda self: self.attempts)
+    @rule(which=few, plan=plans)
+    @unless_late
+    def take_over(self, which: int, plan: Plan) -> None:
+        """Somebody forces a run of just what another one is working on."""
+        held = self.attempts[which % len(self.attempts)].publications
+        self._start([one.key for one in held], replace(plan, claims_by_force=True))
+
+    @precondition(lambda self: self.attempts)
     @rule(which=few)
     @unless_late
     def resume(self, which: int) -> None:
         attempt = self.attempts[which % len(self.attempts)]
+        attempt.run.go()
+        self._settle(attempt)
+
+    @precondition(lambda self: self.attempts)
+    @rule(which=few)
+    @unless_late
+    def finish(self, which: int) -> None:
+        attempt = self.attempts[which % len(self.attempts)]
+        attempt.run.stop_nowhere()
         attempt.run.go()
         self._settle(attempt)
 
