@@ -329,7 +329,8 @@ class AppendMachine(RuleBasedStateMachine):
         if self.late:
             return
         for attempt in self.attempts:
-            attempt.run.kill()
+            if not attempt.run.ended:
+                attempt.run.kill()
         self.engine.dispose()
 
 
