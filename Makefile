@@ -3,8 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 RECORDS ?=
 EXIT ?=
+PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
+SECONDS ?= 3600
 
-.PHONY: demo test test-fast lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties memory lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -14,6 +16,13 @@ test: setup ## every test, with real services
 
 test-fast: setup ## what needs no service
 	$(BIN)/pytest kafka_assets_tests/unit -m "not processes"
+
+properties: setup ## many random programs on every database; PROPERTIES=sqlite=50 says which, SECONDS=n ends each
+	KAFKA_ASSETS_PROPERTIES=$(PROPERTIES) KAFKA_ASSETS_PROPERTIES_SECONDS=$(SECONDS) \
+	  $(BIN)/pytest -s kafka_assets_tests -k append_properties
+
+memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, on every database
+	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py
 
 lint: setup
 	$(BIN)/ruff check

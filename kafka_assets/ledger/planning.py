@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, Engine, and_, case, func, insert, literal, select, update
+from sqlalchemy import Connection, Engine, case, func, insert, literal, select, update
 
+from kafka_assets.errors import TopicChanged
 from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.constructs import now_ms, now_ts
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.publications import lock_rows
@@ -45,6 +47,7 @@ def resolve_source(engine: Engine, *, stream: str, topic: str, topic_id: str) ->
             select(t.source)
             .where(t.source.c.stream == stream, t.source.c.topic == topic)
             .order_by(t.source.c.incarnation)
+            .with_for_update()
         ).all()
         for row in known:
             if row.topic_id == topic_id:
@@ -98,6 +101,7 @@ def observe(
     """
     p = t.progress
     with write(engine) as connection:
+        _require_not_retired(connection, source)
         seen = set(connection.scalars(select(p.c.partition).where(p.c.source_id == source.id)))
         for partition, origin in origins.items():
             if partition in offsets and partition not in seen:
@@ -143,6 +147,7 @@ def commit_plan(
     p = t.progress
     end = slices[-1].end
     with write(engine) as connection:
+        _require_not_retired(connection, source)
         moved = connection.execute(
             update(p)
             .where(
@@ -169,47 +174,18 @@ def commit_plan(
     ]
 
 
-def advance(connection: Connection, *, asset: str, source_id: int, partition: int) -> None:
-    """Set committed_through: lock its row, then a statement of its own.
+def _require_not_retired(connection: Connection, source: Source) -> None:
+    """Lock the source, and refuse one that another planner retired after this one had asked the broker.
 
-    One statement for both would compute the value from a snapshot taken before it waited for the
-    lock, and leave committed_through behind for ever (measured on PostgreSQL and MariaDB).
+    Slices that were planned of it now would be in no list of what was lost, and nobody would ever land them.
     """
-    done = t.committed
-    mine = and_(done.c.asset == asset, done.c.source_id == source_id, done.c.partition == partition)
-    connection.execute(select(done.c.committed_through).where(mine).with_for_update()).all()
-    committed = (
-        select(literal(1))
-        .where(
-            t.publication.c.slice_id == t.slice_.c.id,
-            t.publication.c.asset == asset,
-            t.publication.c.state == "committed",
+    retired_at = connection.scalar(select(t.source.c.retired_at).where(t.source.c.id == source.id).with_for_update())
+    if retired_at is not None:
+        raise TopicChanged(
+            f"topic {source.topic!r} was deleted and created again while it was being planned",
+            why="another planner has met the new topic already, and recorded what the old one left unread as lost",
+            cure="nothing: the next tick plans the new topic",
         )
-        .exists()
-    )
-    lowest_open = (
-        select(t.slice_.c.start_offset)
-        .where(
-            t.slice_.c.source_id == source_id,
-            t.slice_.c.partition == partition,
-            t.slice_.c.kind == "normal",
-            # Everything below is done already: history must not slow a commit down.
-            t.slice_.c.start_offset >= done.c.committed_through,
-            ~committed,
-        )
-        .order_by(t.slice_.c.start_offset)
-        .limit(1)
-        .correlate(done)
-        .scalar_subquery()
-    )
-    planned = (
-        select(t.progress.c.planned_through)
-        .where(t.progress.c.source_id == source_id, t.progress.c.partition == partition)
-        .scalar_subquery()
-    )
-    connection.execute(
-        update(done).where(mine).values(committed_through=func.coalesce(lowest_open, planned), updated_at=now_ts())
-    )
 
 
 def _insert_slice(

@@ -17,8 +17,8 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from kafka_assets.errors import RowsRefused, SliceRefused
 from kafka_assets.ledger.claims import Claim
+from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.fences import verify_attempts
-from kafka_assets.ledger.planning import advance
 from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_committed
 from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried

@@ -1,0 +1,114 @@
+"""The fastest that a database takes rows: by the means that it has for that, with nothing else to do.
+
+What is sent was made before the clock runs. The table, its key, the rows in one statement and the one transaction are
+the publisher's own.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any, cast
+
+import pyarrow as pa
+from sqlalchemy import Connection, Engine
+
+from kafka_assets.errors import CountsDisagree
+from kafka_assets.ledger.engine import write
+from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.sinks.lines import MAX_ROWS, Spelling, lines
+from kafka_assets.sinks.road import Road, Table, driver_errors
+from kafka_assets.sinks.sqlite import values
+
+Send = Callable[[Connection], int]
+"""Sends what was prepared, and says how many rows the database took."""
+Prepare = Callable[[Road, Table, pa.Table], Iterator[tuple[int, Send]]]
+"""Makes what can be sent from a chunk, a statement's worth at a time, with the rows that it has."""
+
+_SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=False)
+
+
+def bulk_limit(engine: Engine, road: Road, table: Table, chunks: Iterator[pa.Table]) -> tuple[str, float]:
+    """Send these rows into an empty table: by which means, and the seconds that the database took, COMMIT included."""
+    means, prepare = _MEANS[engine.dialect.name]
+    seconds = 0.0
+    with write(engine) as connection:
+        for rows in chunks:
+            for count, send in prepare(road, table, rows):
+                began = time.perf_counter()
+                taken = send(connection)
+                seconds += time.perf_counter() - began
+                if taken != count:
+                    raise CountsDisagree(
+                        f"{count} rows were sent to the table {table.name!r}, and {taken} arrived",
+                        why="the database left some out without an error",
+                        cure="please report this, with the database's version",
+                    )
+        began = time.perf_counter()
+    return means, seconds + time.perf_counter() - began
+
+
+def _tuples(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
+    names = (PARTITION, OFFSET, *table.columns)
+    marks = ", ".join("?" * (len(names) + 1))
+    statement = f"INSERT INTO {road.quoted(table.name)} ({_listed(road, names)}) VALUES ({marks})"
+    for batch in rows.to_batches(max_chunksize=MAX_ROWS):
+        columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names]
+        prepared = list(zip(repeat(1, batch.num_rows), *columns, strict=True))
+
+        def send(connection: Connection, prepared: list[Any] = prepared) -> int:
+            return connection.exec_driver_sql(statement, prepared).rowcount
+
+        yield batch.num_rows, send
+
+
+def _copy(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
+    names = (PARTITION, OFFSET, *table.columns)
+    statement = f"COPY {road.quoted(table.name)} ({_listed(road, names)}) FROM STDIN"
+    prepared = [part for part, _ in lines(rows, names, first=1, spelling=_SPELLING)]
+
+    def send(connection: Connection) -> int:
+        raw = cast("Any", connection.connection.driver_connection)
+        with driver_errors(connection, statement), raw.cursor() as cursor:
+            with cursor.copy(statement) as copy:
+                for part in prepared:
+                    copy.write(part)
+            return cursor.rowcount
+
+    yield rows.num_rows, send
+
+
+def _load(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
+    names = (PARTITION, OFFSET, *table.columns)
+    for part, count in lines(rows, names, first=1, spelling=_SPELLING):
+        with tempfile.NamedTemporaryFile(prefix="kafka_assets_bench_") as file:
+            file.write(part)
+            file.flush()
+            statement = (
+                f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE {road.quoted(table.name)} CHARACTER SET utf8mb4"
+                rf" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({_listed(road, names)})"
+            )
+
+            def send(connection: Connection, statement: str = statement) -> int:
+                raw = cast("Any", connection.connection.driver_connection)
+                with driver_errors(connection, statement), raw.cursor() as cursor:
+                    cursor.execute(statement)
+                    found = re.search(rb"Records: (\d+)\s+Deleted: 0\s+Skipped: 0", cursor._result.message or b"")
+                return int(found[1]) if found else 0
+
+            yield count, send
+
+
+def _listed(road: Road, names: tuple[str, ...]) -> str:
+    return ", ".join(road.quoted(name) for name in (SOURCE, *names))
+
+
+_MEANS: dict[str, tuple[str, Prepare]] = {
+    "sqlite": ("executemany of prebuilt tuples", _tuples),
+    "postgresql": ("COPY of a prebuilt buffer", _copy),
+    "mariadb": ("LOAD DATA of a prebuilt buffer", _load),
+    "mysql": ("LOAD DATA of a prebuilt buffer", _load),
+}

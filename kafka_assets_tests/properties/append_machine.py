@@ -1,0 +1,360 @@
+"""Random programs for append: planners, runs, kills and deleted topics in any order, against the model.
+
+Runs go one at a time and stop between their steps, so that a program always runs the same; on a server two of them
+also meet at committed_through, where one waits for the other's COMMIT.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sqlalchemy import Engine, text
+
+from kafka_assets.errors import LedgerBusy, TopicChanged
+from kafka_assets.ledger import planning
+from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.janitor import end_expired
+from kafka_assets.ledger.publications import find
+from kafka_assets.plan import NewSlice, Offsets
+from kafka_assets.slices import SliceKey
+from kafka_assets_tests.ledgers import ASSET, target
+from kafka_assets_tests.properties.append_model import Model
+from kafka_assets_tests.properties.attempts import Attempt, Plan
+from kafka_assets_tests.properties.stepping import ENDS, POINTS
+
+PARTITIONS = 2
+LONGEST = 12
+OUTSIDE = ("claim read", "chunk", "confirmed", "registered", "asking")
+"""Where a run may stand still on SQLite: it holds no lock there, `chunk` and `confirmed` come before its BEGIN."""
+INSIDE = ("locked", "deleted", "cleared", "quarantined")
+"""Where it may besides on a server: up to the locks that others wait for."""
+BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "verified", "marked", "advanced")
+
+often = st.sampled_from([True, True, True, False])
+seldom = st.sampled_from([False, False, False, True])
+rarely = st.sampled_from([False] * 9 + [True])
+plans = st.builds(
+    Plan,
+    replaces=st.booleans(),
+    claims_by_force=st.booleans(),
+    shrinks_by_force=seldom,
+    lease_has_ended=seldom,
+    records=st.text("rrrrbf-", min_size=5, max_size=5),
+    expired=st.sampled_from([0, 0, 0, 2]),
+    on_bad=st.sampled_from(["quarantine", "quarantine", "quarantine", "fail"]),
+    stops=st.lists(st.sampled_from((*OUTSIDE, *INSIDE)), min_size=1, max_size=2, unique=True).map(tuple) | st.just(()),
+    kill_at=st.sampled_from((None,) * 2 * len(POINTS) + POINTS),
+    busy_at=st.sampled_from((None,) * 2 * len(BUSY) + BUSY),
+    commit=st.sampled_from((None,) * 2 * len(ENDS) + ENDS),
+    tells_its_end=often,
+)
+arrivals = st.lists(st.integers(0, LONGEST), min_size=PARTITIONS, max_size=PARTITIONS)
+sizes = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+few = st.integers(0, 7)
+
+
+def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
+    """When the time that was given is over, the rest of the examples do nothing; what fails is still made smaller."""
+
+    @wraps(step)
+    def taken(self: AppendMachine, **drawn: Any) -> None:
+        if self.late:
+            return
+        self.seen["step"] += bool(drawn)
+        try:
+            step(self, **drawn)
+        except BaseException:
+            type(self).until = float("inf")
+            raise
+
+    return taken
+
+
+class AppendMachine(RuleBasedStateMachine):
+    seen: ClassVar[Counter[str]] = Counter()
+    until: ClassVar[float] = float("inf")
+
+    def __init__(self, fresh: Callable[[], Engine]) -> None:
+        super().__init__()
+        self.late = time.monotonic() > self.until
+        self.attempts: list[Attempt] = []
+        if self.late:
+            return
+        self.seen["example"] += 1
+        self.engine = fresh()
+        target(self.engine)
+        self.model = Model()
+        self.model.topics.append({})
+        self.planners: dict[int, tuple[planning.Source, dict[int, int], dict[int, int]]] = {}
+        self.launched = 0
+
+    @initialize(more=arrivals, sizes=sizes)
+    @unless_late
+    def begin(self, more: list[int], sizes: list[int]) -> None:
+        self.observe(planner=0, more=more)
+        self.plan(planner=0, sizes=sizes, loses=False)
+
+    # The broker, and who plans.
+
+    @rule(planner=st.integers(0, 1), more=arrivals)
+    @unless_late
+    def observe(self, planner: int, more: list[int]) -> None:
+        """Records arrive, and a planner asks the broker and writes down what it says."""
+        now = self.model.incarnation
+        for number, arrived in enumerate(more):
+            self.model.partition(now, number).end += arrived
+        ends = {number: self.model.partition(now, number).end for number in range(PARTITIONS)}
+        source = planning.resolve_source(self.engine, stream=ASSET, topic="orders", topic_id=f"id-{now}")
+        assert source.incarnation == now
+        progress = planning.observe(
+            self.engine,
+            source,
+            offsets={number: Offsets(0, end, end) for number, end in ends.items()},
+            origins=dict.fromkeys(ends, 0),
+            asset=ASSET,
+        )
+        stands = self.model.observe(now, ends)
+        assert {number: one.planned_through for number, one in progress.items()} == stands
+        self.planners[planner] = (source, stands, ends)
+
+    @rule(planner=st.integers(0, 1), sizes=sizes, loses=seldom)
+    @unless_late
+    def plan(self, planner: int, sizes: list[int], loses: bool) -> None:
+        """A planner commits what it saw before; another one, or a new topic, may have come between."""
+        if planner not in self.planners:
+            return
+        source, stands, ends = self.planners.pop(planner)
+        for number, expected in stands.items():
+            bounds = [expected]
+            for size in sizes:
+                bounds.append(min(bounds[-1] + size, ends[number]))
+            cuts = [(start, end, "normal") for start, end in pairwise(bounds) if end > start]
+            if not cuts:
+                continue
+            if loses:
+                cuts[0] = (*cuts[0][:2], "lost")
+            new = [NewSlice(*cut[:2], "lost", "expired") if cut[2] == "lost" else NewSlice(*cut[:2]) for cut in cuts]
+            gone = source.incarnation != self.model.incarnation
+            try:
+                planned = planning.commit_plan(self.engine, source, number, expected=expected, slices=new, asset=ASSET)
+            except TopicChanged:
+                assert gone, "the topic is the same"
+                self.seen["planned too late"] += 1
+                continue
+            assert not gone, "slices were planned of a topic that is gone"
+            faster = not self.model.plan(source.incarnation, number, expected=expected, cuts=cuts)
+            self.seen["planner was faster"] += faster
+            assert (planned is None) == faster
+
+    @rule(sure=rarely)
+    @unless_late
+    def create_topic_again(self, sure: bool) -> None:
+        if not sure or not any(part.known for part in self.model.topics[-1].values()) or self.model.incarnation > 2:
+            return
+        held = any(attempt.holds_locks() for attempt in self.attempts)
+        now = self.model.incarnation + 1
+        try:
+            planning.resolve_source(self.engine, stream=ASSET, topic="orders", topic_id=f"id-{now}")
+        except LedgerBusy:
+            assert held, "nobody holds a publication"
+            self.seen["retirement waits"] += 1
+            return
+        self.model.topic_gone()
+        self.seen["topic created again"] += 1
+
+    # Runs.
+
+    @rule(pick=few, plan=plans)
+    @unless_late
+    def launch_one(self, pick: int, plan: Plan) -> None:
+        self._launch([pick], plan)
+
+    @rule(picks=st.lists(few, min_size=2, max_size=4), plan=plans)
+    @unless_late
+    def launch_several(self, picks: list[int], plan: Plan) -> None:
+        self._launch(picks, plan)
+
+    def _launch(self, picks: list[int], plan: Plan) -> None:
+        there = [one for one in self.model.slices() if one.published]
+        # A run reads one topic: what belongs to another of its name is refused before anything is claimed.
+        newest = [one for one in there if one.incarnation == there[picks[0] % len(there)].incarnation] if there else []
+        if not newest:
+            return
+        chosen = {one.key: one for one in (newest[pick % len(newest)] for pick in picks)}
+        keys = [SliceKey("orders", one.incarnation, one.partition, one.start, one.end) for one in chosen.values()]
+        self._start(keys, plan)
+
+    def _start(self, keys: list[SliceKey], plan: Plan) -> None:
+        if self.engine.dialect.name == "sqlite":
+            stops = dict.fromkeys(point if point in OUTSIDE else "registered" for point in plan.stops)
+            plan = replace(plan, stops=tuple(stops))
+        self.launched += 1
+        attempt = Attempt(
+            engine=self.engine,
+            model=self.model,
+            seen=self.seen,
+            name=f"run-{self.launched}",
+            plan=plan,
+            publications=list(find(self.engine, asset=ASSET, keys=keys).values()),
+        )
+        self.attempts.append(attempt)
+        attempt.run.go()
+        self._settle(attempt)
+
+    @precondition(lambda self: self.attempts)
+    @rule(which=few, plan=plans)
+    @unless_late
+    def take_over(self, which: int, plan: Plan) -> None:
+        """Somebody forces a run of just what another one is working on."""
+        held = self.attempts[which % len(self.attempts)].publications
+        self._start([one.key for one in held], replace(plan, claims_by_force=True))
+
+    @precondition(lambda self: self.attempts)
+    @rule(which=few)
+    @unless_late
+    def resume(self, which: int) -> None:
+        attempt = self.attempts[which % len(self.attempts)]
+        attempt.run.go()
+        self._settle(attempt)
+
+    @precondition(lambda self: self.attempts)
+    @rule(which=few)
+    @unless_late
+    def finish(self, which: int) -> None:
+        attempt = self.attempts[which % len(self.attempts)]
+        attempt.run.stop_nowhere()
+        attempt.run.go()
+        self._settle(attempt)
+
+    @precondition(lambda self: self.attempts)
+    @rule(which=few, sure=seldom)
+    @unless_late
+    def kill(self, which: int, sure: bool) -> None:
+        if sure:
+            attempt = self.attempts[which % len(self.attempts)]
+            attempt.run.kill()
+            self._settle(attempt)
+
+    @precondition(lambda self: len(self.attempts) > 1)
+    @rule(which=few)
+    @unless_late
+    def meet(self, which: int) -> None:
+        """Two publishers of a partition: the second waits for committed_through until the first has committed."""
+        ready = [one for one in self.attempts if one.claims]
+        if self.engine.dialect.name == "sqlite" or len(ready) < 2:
+            return
+        first, second = ready[which % len(ready)], ready[(which + 1) % len(ready)]
+        first.run.stop_nowhere()
+        first.run.stop_at("advanced")
+        first.run.go()
+        if not first.run.ended:
+            second.run.stop_nowhere()
+            second.run.begin()
+            self.seen["one waits for another"] += not second.run.wait(0.2)
+            first.run.go()
+            second.run.wait()
+            first.settle()
+            second.settle()
+            self._settle(second)
+        self._settle(first)
+
+    @rule(sure=seldom)
+    @unless_late
+    def leases_end(self, sure: bool) -> None:
+        """Time passes."""
+        if sure:
+            with write(self.engine) as connection:
+                connection.execute(text("UPDATE kafka_claim SET lease_until = 1 WHERE lease_until IS NOT NULL"))
+            for one in self.model.slices():
+                one.lease = "ended" if one.lease == "live" else one.lease
+            end_expired(self.engine, log=logging.getLogger(__name__))
+
+    def _settle(self, attempt: Attempt) -> None:
+        attempt.settle()
+        if attempt.done:
+            self.attempts.remove(attempt)
+            attempt.tell_end(others=self.attempts)
+
+    # What must be true after each step.
+
+    @invariant()
+    @unless_late
+    def the_ledger_and_the_table_are_what_the_model_says(self) -> None:
+        with read(self.engine) as connection:
+
+            def rows(statement: str) -> list[tuple[Any, ...]]:
+                return [tuple(row) for row in connection.execute(text(statement))]
+
+            assert set(rows(_ROWS)) == self.model.rows()
+            assert set(rows(_QUARANTINE)) == self.model.quarantined()
+            assert rows(_SLICES) == self._expected_slices()
+            assert rows(_PROGRESS) == self._expected_progress()
+            assert rows("SELECT * FROM kafka_gap") == []
+
+    def _expected_slices(self) -> list[tuple[Any, ...]]:
+        expected: list[tuple[Any, ...]] = []
+        for one in self.model.slices():
+            result = one.result
+            counts: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, None, None)
+            if result is not None:
+                found = result.delivered
+                holes = one.end - one.start - found.read - found.expired
+                landed = len(found.landed)
+                counts = (found.read, landed, len(found.filtered), len(found.bad), holes, found.expired)
+                counts += (result.attempt, result.run)
+            claim = (one.state, one.attempt, one.failures_alone)
+            if not one.published:
+                claim, counts = (None, None, None), (None,) * 8
+            expected.append((*one.key, one.end, one.kind, *claim, *counts))
+        return expected
+
+    def _expected_progress(self) -> list[tuple[Any, ...]]:
+        return [
+            (incarnation, number, part.planned_through, part.committed_through)
+            for incarnation, partitions in enumerate(self.model.topics, 1)
+            for number, part in sorted(partitions.items())
+            if part.known
+        ]
+
+    def teardown(self) -> None:
+        if self.late:
+            return
+        for attempt in self.attempts:
+            if not attempt.run.ended:
+                attempt.run.kill()
+        self.engine.dispose()
+
+
+_ROWS = """
+SELECT r.incarnation, o.kafka_partition, o.kafka_offset, o.note
+FROM orders o JOIN kafka_source r ON r.id = o.kafka_source
+"""
+_QUARANTINE = """
+SELECT r.incarnation, q.kafka_partition, q.kafka_offset
+FROM kafka_quarantine q JOIN kafka_source r ON r.id = q.kafka_source
+"""
+_SLICES = """
+SELECT r.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, u.state, c.attempt, c.failures_alone,
+       u.records_read, u.landed, u.filtered, u.quarantined, u.holes, u.expired, u.committed_attempt, u.run_id
+FROM kafka_slice s
+JOIN kafka_source r ON r.id = s.source_id
+LEFT JOIN kafka_publication u ON u.slice_id = s.id
+LEFT JOIN kafka_claim c ON c.publication_id = u.id
+ORDER BY r.incarnation, s.partition, s.start_offset
+"""
+_PROGRESS = """
+SELECT r.incarnation, p.partition, p.planned_through, c.committed_through
+FROM kafka_progress p
+JOIN kafka_source r ON r.id = p.source_id
+LEFT JOIN kafka_committed c ON c.source_id = p.source_id AND c.partition = p.partition
+ORDER BY r.incarnation, p.partition
+"""

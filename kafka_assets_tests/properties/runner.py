@@ -1,0 +1,49 @@
+"""How many programs run, for how long, and what they came to.
+
+`make test` runs a few, the same ones each time. KAFKA_ASSETS_PROPERTIES=sqlite=2000,postgresql=200 asks for more, at
+random; what fails is kept in .hypothesis and tried first by the next run. KAFKA_ASSETS_PROPERTIES_SECONDS ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from sqlalchemy import Engine
+
+from kafka_assets_tests.properties.append_machine import AppendMachine
+from kafka_assets_tests.properties.stepping import stepped
+
+COUNTS = "KAFKA_ASSETS_PROPERTIES"
+SECONDS = "KAFKA_ASSETS_PROPERTIES_SECONDS"
+STEPS = 30
+
+
+def run_programs(fresh: Callable[[], Engine], *, database: str, short: int) -> None:
+    """Run random programs on ledgers that `fresh` makes, and print what happened in them."""
+    counts = dict(part.split("=") for part in os.environ.get(COUNTS, "").split(",") if part)
+    asked = int(counts.get(database, 0))
+    began = time.monotonic()
+
+    class Machine(AppendMachine):
+        """Its own tally, and its own time."""
+
+    Machine.seen = type(AppendMachine.seen)()
+    Machine.until = began + float(os.environ.get(SECONDS, "3600"))
+    how = settings(
+        max_examples=asked or short,
+        stateful_step_count=STEPS,
+        derandomize=not asked,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=bool(asked),
+    )
+    try:
+        with stepped():
+            run_state_machine_as_test(lambda: Machine(fresh), settings=how)
+    finally:
+        tally = ", ".join(f"{count} {name}" for name, count in sorted(Machine.seen.items(), key=lambda one: -one[1]))
+        print(f"\n{database}: {tally}; {time.monotonic() - began:.0f} s")

@@ -1,0 +1,24 @@
+"""Append under random programs, on SQLite; `make properties` runs more of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from sqlalchemy import Engine, event
+
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets_tests.properties.runner import run_programs
+
+
+def test_append_does_what_the_model_says(tmp_path: Path, empty_ledger: Path) -> None:
+    def fresh() -> Engine:
+        for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+        shutil.copy(empty_ledger, tmp_path / "ledger.db")
+        engine = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+        # What a lost power supply does is not asked here.
+        event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA synchronous = OFF"))
+        return engine
+
+    run_programs(fresh, database="sqlite", short=40)
