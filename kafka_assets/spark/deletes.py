@@ -14,7 +14,7 @@ something else than the Kafka key finds no row to delete.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,11 +47,11 @@ def check_key(landed: T.StructType, upsert: Upsert) -> None:
 
 def keyed(rows: pa.Table, upsert: Upsert) -> tuple[pa.Table, pa.Table]:
     """The rows that have their key and order value, and the places of those that do not."""
-    keyless: Any = pa.repeat(pa.scalar(False), rows.num_rows)
+    missing: Any = pa.repeat(pa.scalar(False), rows.num_rows)
     for name in _needed(upsert):
-        keyless = pc.or_(keyless, pc.is_null(rows.column(name)))
-    whole: Any = pc.invert(keyless)
-    return rows.filter(whole), rows.filter(keyless).select([PARTITION, OFFSET])
+        missing = cast("Any", pc.or_(missing, pc.is_null(rows.column(name))))
+    there = cast("Any", pc.invert(missing))
+    return rows.filter(there), rows.filter(missing).select([PARTITION, OFFSET])
 
 
 def keyless(raw: DataFrame, landed: DataFrame, upsert: Upsert) -> DataFrame:

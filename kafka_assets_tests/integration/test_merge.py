@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import Engine
@@ -19,6 +20,11 @@ from kafka_assets_tests.upserts import Gone, Put, land, standing, target, tombst
 
 class TestMergeOnServers(MergeContract):
     """The engine is of each server."""
+
+    # What SQLite goes through exhaustively, in few: every order of three slices, and then each of them again.
+    histories: ClassVar[dict[str, list[tuple[int, ...]]]] = {
+        "put gone put": [(*order, 0, 1, 2) for order in itertools.permutations(range(3))]
+    }
 
     def test_an_older_row_waits_for_a_tombstone_that_is_not_committed_yet(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch
