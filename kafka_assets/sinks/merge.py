@@ -102,35 +102,47 @@ class Merge:
 
     def settle(self, *, deletes: bool) -> dict[tuple[int, bool], int]:
         """Merge; how many records won, by publication and whether they delete."""
-        self._refuse_moved_since()
-        target, upsert = self._road.quoted(self._table.name), self._upsert
-        version = version_columns(upsert)
-        # A tie is the same record, told again: it wins, and so a replay writes.
+        target = self._road.quoted(self._table.name)
+        self._refuse_moved_since(target)
+        self._drop_older(target)
+        self._drop_buried()
+        # What is left is the last word on its key: an older tombstone is not needed any more.
+        self._forget_tombstones()
+        if deletes:
+            self._delete(target)
+            self._keep_tombstones()
+        self._write(target)
+        counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
+        return {(publication, bool(deleted)): count for publication, deleted, count in counted}
+
+    def _drop_older(self, target: str) -> None:
+        """Take out what the table has in a later version. A tie is the same record, told again: it stays."""
+        version = version_columns(self._upsert)
         self._run(f"""
             DELETE FROM {MERGE} WHERE EXISTS (
                 SELECT 1 FROM {target} standing
                 WHERE {self._same_key("standing")}
                   AND ({self._list(version, "standing")}) > ({self._list(version, MERGE)}))""")
+
+    def _drop_buried(self) -> None:
+        """Take out what was deleted in a later version."""
+        version = version_columns(self._upsert)
         self._run(f"""
             DELETE FROM {MERGE} WHERE EXISTS (
                 SELECT 1 FROM kafka_tombstone stone
                 WHERE stone.asset = {self._asset} AND stone.key_digest = {MERGE}.{DIGEST}
                   AND ({self._stone(version)}) > ({self._list(version, MERGE)}))""")
-        # What is left is the last word on its key: an older tombstone is not needed any more.
+
+    def _forget_tombstones(self) -> None:
         self._run(f"""
             DELETE FROM kafka_tombstone
             WHERE asset = {self._asset} AND key_digest IN (SELECT {DIGEST} FROM {MERGE})""")
-        if deletes:
-            self._delete(target)
-        self._write(target)
-        counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
-        return {(publication, bool(deleted)): count for publication, deleted, count in counted}
 
     def _delete(self, target: str) -> None:
-        key = self._upsert.key
-        self._run(f"""
-            DELETE FROM {target}
-            WHERE ({self._list(key)}) IN (SELECT {self._list(key)} FROM {MERGE} WHERE {DELETED} = 1)""")
+        key = self._list(self._upsert.key)
+        self._run(f"DELETE FROM {target} WHERE ({key}) IN (SELECT {key} FROM {MERGE} WHERE {DELETED} = 1)")
+
+    def _keep_tombstones(self) -> None:
         ordered = order_column(self._upsert)
         value = "NULL" if ordered is None else self._road.quoted(ordered)
         self._run(f"""
@@ -142,9 +154,7 @@ class Merge:
             WHERE {DELETED} = 1""")
 
     def _write(self, target: str) -> None:
-        ordered = order_column(self._upsert)
-        hidden = (SOURCE, INCARNATION, PARTITION, OFFSET, *(() if ordered is None else (ordered,)))
-        columns = (*hidden, *self._table.columns)
+        columns = self._columns()
         changed = ", ".join(
             f"{self._road.quoted(name)} = excluded.{self._road.quoted(name)}"
             for name in columns
@@ -155,10 +165,13 @@ class Merge:
             SELECT {self._list(columns)} FROM {MERGE} WHERE {DELETED} = 0
             ON CONFLICT ({self._list(self._upsert.key)}) DO UPDATE SET {changed}""")
 
-    def _refuse_moved_since(self) -> None:
+    def _columns(self) -> tuple[str, ...]:
+        ordered = order_column(self._upsert)
+        return (SOURCE, INCARNATION, PARTITION, OFFSET, *([] if ordered is None else [ordered]), *self._table.columns)
+
+    def _refuse_moved_since(self, target: str) -> None:
         if order_column(self._upsert) is not None:
             return
-        target = self._road.quoted(self._table.name)
         # Another incarnation may have other partitions: only within one do offsets decide.
         moved = f"""
             SELECT {MERGE}.{DIGEST}, standing.{PARTITION}, {MERGE}.{PARTITION}, {MERGE}.{OFFSET}

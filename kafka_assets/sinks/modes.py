@@ -15,6 +15,7 @@ from kafka_assets.ledger.publications import Publication
 from kafka_assets.records import Chunk
 from kafka_assets.sinks.accounting import Landed, landed_by_slice, places
 from kafka_assets.sinks.merge import Merge
+from kafka_assets.sinks.merge_mysql import MySQLMerge
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.rows import delete_rows
 from kafka_assets.sinks.versions import INCARNATION, PUBLICATION, completed, versioned
@@ -123,7 +124,8 @@ class Upserting:
 
     def _temporary(self, asset: str) -> Table:
         if self._merge is None or self._waiting is None:
-            self._merge = Merge(self._connection, self._road, self._table, asset=asset)
+            kind = MySQLMerge if self._connection.dialect.name in {"mysql", "mariadb"} else Merge
+            self._merge = kind(self._connection, self._road, self._table, asset=asset)
             self._waiting = self._merge.prepare()
         return self._waiting
 

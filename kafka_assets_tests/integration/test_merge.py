@@ -26,8 +26,9 @@ class TestMergeOnServers(MergeContract):
         "put gone put": [(*order, 0, 1, 2) for order in itertools.permutations(range(3))]
     }
 
+    @pytest.mark.parametrize("locked", [True, False], ids=["", "without the lock it comes back"])
     def test_an_older_row_waits_for_a_tombstone_that_is_not_committed_yet(
-        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch, locked: bool
     ) -> None:
         first, second, third = plan(engine, slices=[(0, 1), (1, 2), (2, 3)])
         target(engine)
@@ -39,10 +40,12 @@ class TestMergeOnServers(MergeContract):
             if deletes:
                 # The tombstone is written, and not committed: the older row is on its way meanwhile.
                 merged.set()
-                both.wait(1)
+                both.wait(2)
             return won
 
         monkeypatch.setattr(Merge, "settle", slowly)
+        if not locked:
+            monkeypatch.setattr(Merge, "lock", lambda self: None)
 
         def older() -> None:
             merged.wait(10)
@@ -50,6 +53,9 @@ class TestMergeOnServers(MergeContract):
             both.set()
 
         _at_once(lambda: land(engine, second, Gone(1, 7)), older)
+        if not locked:
+            assert standing(engine) == {7: "older"}
+            return
         assert standing(engine) == {}
         assert tombstones(engine) == ['{"id":7}']
         land(engine, third, Put(2, 7, "back"))
