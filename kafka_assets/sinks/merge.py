@@ -14,7 +14,7 @@ from sqlalchemy import Connection, literal, select
 
 from kafka_assets.errors import KeyMoved
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.drivers import set_idle_timeout
+from kafka_assets.ledger.drivers import patient, set_idle_timeout
 from kafka_assets.ledger.engine import IDLE_SECONDS
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.road import Road, Table
@@ -31,6 +31,8 @@ from kafka_assets.streams import Upsert
 
 MERGE, LOSERS = "kafka_merge", "kafka_losers"
 """Temporary tables, seen by this connection alone."""
+_LOCK_SECONDS = 2 * IDLE_SECONDS
+"""Longer than the server keeps a frozen transaction that holds the asset's lock."""
 _PLACE = (SOURCE, PARTITION, OFFSET)
 _TOMBSTONE_VERSION = {INCARNATION: "incarnation", PARTITION: "kafka_partition", OFFSET: "kafka_offset"}
 
@@ -98,16 +100,19 @@ class Merge:
         """
         set_idle_timeout(self._connection, IDLE_SECONDS)
         owned = select(t.target.c.table_name).where(t.target.c.table_name == self._table.name)
-        self._connection.execute(owned.with_for_update()).one()
+        with patient(self._connection, _LOCK_SECONDS):
+            self._connection.execute(owned.with_for_update()).one()
 
     def settle(self, *, deletes: bool) -> dict[tuple[int, bool], int]:
         """Merge; how many records won, by publication and whether they delete."""
         target = self._road.quoted(self._table.name)
         self._refuse_moved_since(target)
         self._drop_older(target)
-        self._drop_buried()
-        # What is left is the last word on its key: an older tombstone is not needed any more.
-        self._forget_tombstones()
+        # Most tables have no tombstone; under the asset's lock none comes while this one looks.
+        if self._all(f"SELECT 1 FROM kafka_tombstone WHERE asset = {self._asset} LIMIT 1"):
+            self._drop_buried()
+            # What is left is the last word on its key: an older tombstone is not needed any more.
+            self._forget_tombstones()
         if deletes:
             self._delete(target)
             self._keep_tombstones()

@@ -4,8 +4,8 @@ A NULL value deletes, in every format. Which key, only the record's own key can 
 
 - `key: [kafka_key]`: that key itself; text, where the transform casts `kafka_key` to STRING.
 - One column: the whole Kafka key as UTF-8 text (`7`, `abc`, `"abc"`), or a JSON object that has the column.
-  A BINARY column: the bytes as they are.
-- Several columns, or `order_by` a column: a JSON object that has them all.
+  Text in quotes is read as JSON; a BINARY column takes the bytes as they are.
+- Several columns, or `order_by` a column: a JSON object that has them all, under the names that the table has.
 
 What cannot be told is quarantined. The transform sees none of these records, so a key that it makes of
 something else than the Kafka key finds no row to delete.
@@ -27,6 +27,7 @@ from kafka_assets.records import KEY, OFFSET, PARTITION, TIMESTAMP
 from kafka_assets.spark.decode_json import decode_json
 from kafka_assets.streams import Stream, Upsert
 
+_REASON = 300
 _BYTES = ("key", "headers", "timestamp")
 
 
@@ -86,7 +87,8 @@ def deletes_of(raw: DataFrame, landed: T.StructType, upsert: Upsert) -> DataFram
         carrying = gone.select("partition", "offset", *_BYTES, _document(alone).alias("value"))
         gone, values, bad = decode_json(carrying, fields)
         columns |= dict(zip(inside, values, strict=True))
-        reasons.append(F.when(bad.isNotNull(), _cannot(bad)))
+        # What stands there as the value is the key.
+        reasons.append(F.when(bad.isNotNull(), _cannot(F.replace(bad, F.lit("the value"), F.lit("the key")))))
     if upsert.order_by == TIMESTAMP:
         columns[TIMESTAMP] = F.col("timestamp")
     return gone.select(
@@ -119,7 +121,7 @@ def _document(alone: T.StructField | None) -> Column:
 
 def _cannot(why: Column | str) -> Column:
     said = F.lit(why) if isinstance(why, str) else why
-    return F.concat(F.lit("a tombstone whose key does not tell what it deletes: "), said)
+    return F.left(F.concat(F.lit("a tombstone whose key does not tell what it deletes: "), said), F.lit(_REASON))
 
 
 def _needed(upsert: Upsert) -> list[str]:

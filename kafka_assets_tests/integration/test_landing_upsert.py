@@ -91,3 +91,44 @@ def test_a_key_in_another_partition_fails_the_slice_until_a_value_orders(landing
     assert not result.success
     assert "was met in partition 1" in failure_of(result)
     assert standing(stream) == [(1, "a")]
+
+
+def test_several_columns_and_an_order_come_from_a_json_key(landing: Declare) -> None:
+    stream = landing(
+        mode="upsert",
+        key=["region", "day"],
+        order_by="changed",
+        schema="region STRING, day DATE, changed TIMESTAMP, note STRING",
+        max_bad_ratio=1.0,
+    )
+    stream.topic(partitions=2)
+
+    def put(region: str, at: str | None, note: str) -> tuple[None, str]:
+        changed = "null" if at is None else f'"2026-01-01T00:00:{at}Z"'
+        return None, f'{{"region": "{region}", "day": "2026-02-03", "changed": {changed}, "note": "{note}"}}'
+
+    def gone(region: str, at: str) -> tuple[str, None]:
+        return f'{{"region": "{region}", "day": "2026-02-03", "changed": "2026-01-01T00:00:{at}Z"}}', None
+
+    send(stream, put("a", "10", "p0"), put("b", "10", "p0"), put("c", "10", "p0"), put("d", None, "when?"))
+    send(stream, put("a", "05", "earlier"), gone("b", "11"), gone("c", "09"), ("b", None), partition=1)
+    stream.land()
+    held = f"select region, note, kafka_partition from {stream.name} order by region"
+    assert stream.rows(held) == [("a", "p0", 0), ("c", "p0", 0)]
+    reasons = [row[0] for row in stream.rows("select reason from kafka_quarantine order by kafka_partition")]
+    assert reasons[0] == "the row has no value in changed, its key or order"
+    assert reasons[1].startswith("a tombstone whose key does not tell what it deletes: the key is not a JSON object: b")
+    assert [sum(int(str(row[column])) for row in counts(stream)) for column in range(6)] == [8, 2, 3, 0, 2, 1]
+    # Told again in the other order, it comes to the same.
+    for key in reversed(stream.keys()):
+        assert stream.replay(key).success
+    assert stream.rows(held) == [("a", "p0", 0), ("c", "p0", 0)]
+
+
+def test_a_transform_that_drops_the_key_is_refused_before_any_work(landing: Declare) -> None:
+    stream = landing(mode="upsert", key=["nothing"])
+    stream.topic()
+    stream.produce_ids(0, 3)
+    [request] = stream.tick().requests
+    assert "the transform gives no nothing" in failure_of(stream.run(request))
+    assert stream.sql("select count(*) from kafka_target") == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ import pytest
 from sqlalchemy import Engine
 
 from kafka_assets.sinks.merge import Merge
-from kafka_assets_tests.integration.databases import held
+from kafka_assets_tests.integration.databases import LOCK_SECONDS, held
 from kafka_assets_tests.ledgers import plan
 from kafka_assets_tests.merge_contract import MergeContract
 from kafka_assets_tests.upserts import Gone, Put, land, standing, target, tombstones
@@ -85,10 +86,14 @@ class TestMergeOnServers(MergeContract):
             )
             late.start()
             assert asked.wait(10)
+            # Longer than any other lock is waited for here: the records are not read again.
+            time.sleep(LOCK_SECONDS + 0.5)
+            asked.clear()
             assert standing(engine) == {}
             other.rollback()
             late.join()
         assert standing(engine) == {7: "a"}
+        assert not asked.is_set()
 
 
 def _at_once(*todo: Callable[[], object]) -> None:
