@@ -104,6 +104,10 @@ class RowsRefused(SliceFailed):
     """The database refuses rows as they are: a value that it cannot hold, or a constraint of the table's."""
 
 
+class KeyMoved(SliceFailed):
+    """A key of an upsert table that is ordered by offset was met in two partitions, whose offsets do not compare."""
+
+
 class CountsDisagree(Permanent):
     """What was read, landed and quarantined does not add up; nothing was committed."""
 

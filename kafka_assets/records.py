@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 PARTITION = "kafka_partition"
 OFFSET = "kafka_offset"
 SOURCE = "kafka_source"
+KEY = "kafka_key"
+TIMESTAMP = "kafka_timestamp"
 
-CARRIED = ("kafka_key", "kafka_timestamp", "kafka_timestamp_type", "kafka_headers")
-"""Columns that every record carries for a transform to use; only under another name do they reach the table."""
+CARRIED = (KEY, TIMESTAMP, "kafka_timestamp_type", "kafka_headers")
+"""Columns that every record carries for a transform to use; only under another name do they reach the table.
+Except for `kafka_key`, where it is an upsert table's key."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Seen:
 
     read: int = 0
     bad: int = 0
+    deleted: int = 0
+    """Records of an upsert stream that delete their key, and say which."""
     bytes_read: int = 0
     first_timestamp: int | None = None
     last_timestamp: int | None = None
@@ -35,6 +40,7 @@ class Seen:
         return Seen(
             read=self.read + other.read,
             bad=self.bad + other.bad,
+            deleted=self.deleted + other.deleted,
             bytes_read=self.bytes_read + other.bytes_read,
             first_timestamp=min(firsts, default=None),
             last_timestamp=max(lasts, default=None),
@@ -61,6 +67,8 @@ class Chunk:
     rows: pa.Table
     seen: dict[SliceKey, Seen]
     bad: tuple[BadRecord, ...] = ()
+    deletes: pa.Table | None = None
+    """Upsert: the key, place and order of the records that delete. No transform sees them."""
 
 
 Chunks = Callable[[], Iterable[Chunk]]

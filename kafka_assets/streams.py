@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from kafka_assets.errors import StreamError
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _NAME = re.compile(r"[A-Za-z0-9_]+")
+_OURS = ("kafka_", "_kafka")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -32,6 +43,15 @@ def _written(value: timedelta) -> str:
 Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(_written, when_used="json")]
 
 
+@dataclass(frozen=True)
+class Upsert:
+    """How the rows of an upsert table find each other, and which of two versions of a row is the later one."""
+
+    key: tuple[str, ...]
+    order_by: str
+    """`offset`, `kafka_timestamp`, or the name of a column."""
+
+
 class SliceLimits(BaseModel):
     """How offsets are cut: at most `max_records` a slice, and no record waits longer than `max_delay` to be planned."""
 
@@ -49,7 +69,9 @@ class Stream(BaseModel):
     name: str
     topic: str
     target: str
-    mode: Literal["append"] = "append"
+    mode: Literal["append", "upsert"] = "append"
+    key: tuple[str, ...] = ()
+    order_by: str = "offset"
     format: Literal["json", "string", "bytes"] = "json"
     schema_: str = Field(alias="schema")
     slices: SliceLimits = SliceLimits()
@@ -73,6 +95,36 @@ class Stream(BaseModel):
             raise ValueError(f"{value!r} is no Kafka topic; use letters, digits, '.', '_' and '-'")
         return value
 
+    @field_validator("key")
+    @classmethod
+    def _key(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name.lower().startswith(_OURS) and name != "kafka_key":
+                raise ValueError(f"{name!r} is no column of yours; of the record's own, only kafka_key can be a key")
+        if len({name.lower() for name in value}) < len(value):
+            raise ValueError("a column stands twice in it")
+        return value
+
+    @field_validator("order_by")
+    @classmethod
+    def _order_by(cls, value: str) -> str:
+        if not value or (value.lower().startswith(_OURS) and value != "kafka_timestamp"):
+            raise ValueError(f"{value!r} orders nothing; use offset, kafka_timestamp or one of your columns")
+        return value
+
+    @model_validator(mode="after")
+    def _upsert(self) -> Self:
+        if self.mode == "upsert" and not self.key:
+            raise ValueError("mode upsert needs key: the columns that tell rows apart, for example [id] or [kafka_key]")
+        if self.mode == "append" and (self.key or self.order_by != "offset"):
+            raise ValueError("key and order_by belong to mode upsert; an append table is identified by its offsets")
+        return self
+
+    @property
+    def upsert(self) -> Upsert | None:
+        """Key and order of an upsert table; None for one that only grows."""
+        return Upsert(self.key, self.order_by) if self.mode == "upsert" else None
+
     @property
     def asset(self) -> str:
         """The name under which the ledger keeps this stream's publications."""
@@ -90,7 +142,7 @@ def declare(**attributes: Any) -> Stream:
         return Stream.model_validate(attributes)
     except ValidationError as error:
         found = error.errors()[0]
-        where = ".".join(str(part) for part in found["loc"] if part not in {"datetime"})
+        where = ".".join(str(part) for part in found["loc"] if part not in {"datetime"}) or "mode"
         known = ", ".join(field.alias or name for name, field in Stream.model_fields.items())
         unknown = found["type"] == "extra_forbidden"
         raise StreamError(

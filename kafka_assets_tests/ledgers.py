@@ -102,6 +102,7 @@ class Attempt:
         expired: Mapping[SliceKey, int] | None = None,
         policy: BadPolicy | None = None,
         between: Callable[[], None] = lambda: None,
+        table: Table | None = None,
     ) -> list[Published]:
         """Publish these chunks, or whole slices; `between` is called after each chunk."""
         given = chunks or tuple(chunk_of(key) for key in self.keys)
@@ -116,7 +117,7 @@ class Attempt:
             road_for(self.engine),
             Work(
                 claims=self.claims,
-                table=target(self.engine),
+                table=table or target(self.engine),
                 chunks=read,
                 confirm=confirm,
                 expired=expired or {},

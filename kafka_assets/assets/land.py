@@ -61,9 +61,8 @@ def _publish(
     held = [one.publication for one in claims]
     readable = _readable_from(landing, held)
     road = road_for(engine)
-    table = ensure_table(
-        engine, road, name=stream.target, asset=stream.asset, schema=landing.schema(cast(DataFrame, frame))
-    )
+    schema = landing.schema(cast(DataFrame, frame))
+    table = ensure_table(engine, road, name=stream.target, asset=stream.asset, schema=schema, upsert=stream.upsert)
 
     def confirm(seen: Mapping[SliceKey, Seen]) -> None:
         _confirm(landing, held, readable, seen)

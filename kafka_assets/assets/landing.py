@@ -20,6 +20,7 @@ from kafka_assets.records import Chunk
 from kafka_assets.slices import Piece, SliceKey, pieces
 from kafka_assets.spark.chunks import good, landed_columns, stream_chunks
 from kafka_assets.spark.decode import decode
+from kafka_assets.spark.deletes import check_key, valued
 from kafka_assets.streams import Stream
 
 CHUNK_OFFSETS = 250_000
@@ -53,7 +54,8 @@ class Landing:
     """Attaches metadata to one key of the run's materialization."""
 
     def decoded(self, some: Sequence[Piece]) -> DataFrame:
-        return decode(self.records.read(self.spark, some), format=self.stream.format, schema=self.stream.schema_)
+        raw = valued(self.records.read(self.spark, some), self.stream)
+        return decode(raw, format=self.stream.format, schema=self.stream.schema_)
 
     def frame(self) -> DataFrame:
         """The whole of it, lazily: what the asset's function gives for all slices of the run."""
@@ -64,7 +66,10 @@ class Landing:
 
     def schema(self, frame: DataFrame) -> pa.Schema:
         """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read."""
-        return to_arrow_schema(landed_columns(frame, stream=self.stream.name).schema, timezone="UTC")
+        landed = landed_columns(frame, stream=self.stream).schema
+        if self.stream.upsert is not None:
+            check_key(landed, self.stream.upsert)
+        return to_arrow_schema(landed, timezone="UTC")
 
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
         """Chunks of at most `CHUNK_OFFSETS`, from the offset of each slice that can still be read."""

@@ -19,6 +19,7 @@ def metadata_of(row: Row[Any], stream: Stream) -> Mapping[str, Any]:
         "records_read": row.records_read,
         "landed": row.landed,
         "filtered": row.filtered,
+        **({"superseded": row.superseded, "tombstoned": row.tombstoned} if stream.upsert else {}),
         "quarantined": row.quarantined,
         "holes": row.holes,
         "expired": row.expired,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,21 @@ def set_lock_timeout(connection: Connection, seconds: int) -> None:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{seconds}s'")
     elif connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {seconds}")
+
+
+@contextmanager
+def patient(connection: Connection, seconds: int) -> Generator[None]:
+    """Wait longer for a row's lock in this block, where giving up means to read everything again."""
+    names = {"postgresql": ("SHOW lock_timeout", "SET LOCAL lock_timeout = '{}'", f"{seconds}s")}
+    mysql = ("SELECT @@innodb_lock_wait_timeout", "SET SESSION innodb_lock_wait_timeout = {}", seconds)
+    if connection.dialect.name == "sqlite":
+        yield  # its one lock is held since BEGIN
+        return
+    ask, change, longer = names.get(connection.dialect.name, mysql)
+    before = connection.exec_driver_sql(ask).scalar()
+    connection.exec_driver_sql(change.format(longer))
+    yield
+    connection.exec_driver_sql(change.format(before))
 
 
 def _mysql_idle_timeout(seconds: int, *, maria: bool) -> str:

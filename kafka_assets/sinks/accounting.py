@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,19 @@ from kafka_assets.slices import SliceKey
 
 TOLERATED = 100
 """Below so many bad records a ratio says nothing."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What became of the records of a slice that were neither bad nor left out by the transform."""
+
+    landed: int = 0
+    superseded: int = 0
+    tombstoned: int = 0
+
+    @property
+    def records(self) -> int:
+        return self.landed + self.superseded + self.tombstoned
 
 
 @dataclass(frozen=True)
@@ -41,49 +54,57 @@ def judge(key: SliceKey, seen: Seen, policy: BadPolicy) -> None:
         )
 
 
-def landed_by_slice(chunk: Chunk, wanted: Mapping[SliceKey, Any]) -> tuple[pa.Table, dict[SliceKey, int]]:
-    """The chunk's rows that belong to wanted slices, and how many belong to each.
+def places(rows: pa.Table, keys: Iterable[SliceKey]) -> dict[SliceKey, Any]:
+    """For each slice which of the rows came from it.
 
-    A row whose place is in none of the chunk's slices was made up by a transform: refused.
+    A row whose place is in none of the slices was made up by a transform: refused.
     """
-    rows = chunk.rows
     partitions = np.asarray(rows.column(PARTITION))
     offsets = np.asarray(rows.column(OFFSET))
-    places = {key: (partitions == key.partition) & (offsets >= key.start) & (offsets < key.end) for key in chunk.seen}
-    outside = rows.num_rows - sum(int(inside.sum()) for inside in places.values())
+    found = {key: (partitions == key.partition) & (offsets >= key.start) & (offsets < key.end) for key in keys}
+    outside = rows.num_rows - sum(int(inside.sum()) for inside in found.values())
     if outside:
         raise CountsDisagree(
             f"{outside} rows carry a partition and offset outside of the slices that were read",
             why="the transform changed kafka_partition or kafka_offset",
             cure="let both columns through as they come",
         )
-    counts = {key: int(inside.sum()) for key, inside in places.items() if key in wanted}
-    if len(counts) == len(places):
+    return found
+
+
+def landed_by_slice(chunk: Chunk, wanted: Mapping[SliceKey, Any]) -> tuple[pa.Table, dict[SliceKey, int]]:
+    """The chunk's rows that belong to wanted slices, and how many belong to each."""
+    rows = chunk.rows
+    found = places(rows, chunk.seen)
+    counts = {key: int(inside.sum()) for key, inside in found.items() if key in wanted}
+    if len(counts) == len(found):
         return rows, counts
     keep = np.zeros(rows.num_rows, dtype=bool)
     for key in counts:
-        keep |= places[key]
+        keep |= found[key]
     return rows.filter(pa.array(keep)), counts
 
 
-def outcome_of(key: SliceKey, seen: Seen, *, landed: int, expired_to: int | None) -> Outcome:
+def outcome_of(key: SliceKey, seen: Seen, *, landed: Landed, expired_to: int | None) -> Outcome:
     """Close a slice's books; what does not add up is never committed."""
     expired = (expired_to or key.start) - key.start
     holes = key.offsets - expired - seen.read
-    filtered = seen.read - seen.bad - landed
+    filtered = seen.read - seen.bad - landed.records
     if holes < 0 or filtered < 0:
         raise CountsDisagree(
             f"the counts of slice {key} do not add up",
-            why=f"{key.offsets} offsets, {expired} expired, {seen.read} read, {seen.bad} bad, {landed} landed",
+            why=f"{key.offsets} offsets, {expired} expired, {seen.read} read, {seen.bad} bad, {landed.records} landed",
             cure="a transform may give at most one row per record; if it does, please report this",
         )
     return Outcome(
         records_read=seen.read,
-        landed=landed,
+        landed=landed.landed,
+        superseded=landed.superseded,
+        tombstoned=landed.tombstoned,
         filtered=filtered,
         quarantined=seen.bad,
         holes=holes,
-        rows_written=landed,
+        rows_written=landed.landed,
         bytes_read=seen.bytes_read,
         expired_start=key.start if expired else None,
         expired_end=expired_to if expired else None,

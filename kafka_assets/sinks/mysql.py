@@ -21,7 +21,7 @@ from kafka_assets.ledger.trouble import code_of
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.inserts import insert_rows
 from kafka_assets.sinks.lines import Spelling, lines
-from kafka_assets.sinks.road import Table, driver_errors, passed_through
+from kafka_assets.sinks.road import Table, comparable, driver_errors, passed_through
 
 _log = logging.getLogger(__name__)
 _SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=True)
@@ -33,6 +33,10 @@ _FORBIDDEN = {1148, 3948, 2068, 4166}
 _REFUSALS = {3819, 4025, 1364, 3140, 3141}
 _TAKEN = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 _WIDTH = re.compile(r"^(TINYINT|SMALLINT|MEDIUMINT|INTEGER|INT|BIGINT)\(\d+\)")
+
+_NO_PAD = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
+_KEY_BYTES = 3072
+"""What InnoDB's index holds of a row; a character of utf8mb4 may take four."""
 
 _TYPES = {
     pa.bool_(): "TINYINT(1)",
@@ -75,6 +79,15 @@ class MySQLRoad:
         if pa.types.is_nested(kind):
             return "JSON"
         return _TYPES.get(kind)
+
+    def key_type(self, kind: Any, *, of: int) -> str | None:
+        width = _KEY_BYTES // of
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            # The table's own collation takes two texts for equal that differ in spaces at their ends.
+            return f"VARCHAR({width // 4}) COLLATE {_NO_PAD[self._database]}"
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return f"VARBINARY({width})"
+        return self.column_type(kind) if comparable(kind) else None
 
     def plain_type(self, declared: str) -> str:
         plain = re.sub(r" (COLLATE|CHARACTER SET) \S+", "", declared.upper())

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from kafka_assets.errors import CountsDisagree, TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.lines import Spelling, lines
-from kafka_assets.sinks.road import Table, driver_errors, passed_through
+from kafka_assets.sinks.road import Table, comparable, driver_errors, passed_through
 
 if TYPE_CHECKING:
     import psycopg
@@ -51,6 +51,9 @@ class PostgreSQLRoad:
         if pa.types.is_nested(kind):
             return "JSONB"
         return _TYPES.get(kind)
+
+    def key_type(self, kind: Any, *, of: int) -> str | None:
+        return self.column_type(kind) if comparable(kind) else None
 
     def plain_type(self, declared: str) -> str:
         return declared.upper()

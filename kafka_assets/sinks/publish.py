@@ -1,7 +1,7 @@
 """The one transaction: a slice's rows and the fact that its offsets are done, committed together.
 
-    lock publications in order · replace · rows · quarantine · ask Kafka again ·
-    verify the attempt under lock · counts · committed_through · COMMIT · outcome known
+    lock publications in order · replace · rows · quarantine · ask Kafka again · (upsert: merge)
+    · verify the attempt under lock · counts · committed_through · COMMIT · outcome known
 
 Killed anywhere before COMMIT, nothing of the attempt is visible. After it, everything is.
 """
@@ -9,11 +9,12 @@ Killed anywhere before COMMIT, nothing of the attempt is visible. After it, ever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from kafka_assets.errors import RowsRefused, SliceRefused
 from kafka_assets.ledger.claims import Claim
@@ -22,12 +23,16 @@ from kafka_assets.ledger.fences import verify_attempts
 from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_committed
 from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried
+from kafka_assets.ledger.trouble import code_of
 from kafka_assets.records import Chunk, Chunks, Seen
-from kafka_assets.sinks.accounting import BadPolicy, judge, landed_by_slice, outcome_of
+from kafka_assets.sinks.accounting import BadPolicy, judge, outcome_of
+from kafka_assets.sinks.modes import Mode, mode_of
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
 from kafka_assets.sinks.road import Road, Table
-from kafka_assets.sinks.rows import delete_rows
 from kafka_assets.slices import SliceKey
+
+_KEY_TOO_LONG = "54000"
+"""PostgreSQL's: a key of an upsert table takes more than a third of a page in its index."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +85,27 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
         slices = {publication.key: publication for publication in todo}
         this.written = [attempts[publication.id] for publication in todo]
         # 2. Replace: what an earlier attempt committed goes.
+        mode = mode_of(connection, road, work.table)
         for publication in todo:
-            delete_rows(connection, work.table, publication)
+            mode.replace(publication)
             delete_quarantine(connection, publication)
         if todo:
             # 3. Rows. 4. Quarantine.
-            landed, seen = _insert(connection, road, work, slices)
+            seen = _insert(connection, mode, work, slices)
             # 5. Ask Kafka again, before the first lock that others wait for.
             if not road.spools:
                 work.confirm(seen)
             for publication in todo:
                 judge(publication.key, seen[publication.key], work.bad_policy)
+            with _refusals(work.table, slices):
+                landed = mode.settle(slices)
             # 6. Verify the attempts under lock.
             verify_attempts(connection, this.written)
             # 7. Counts.
             for key, publication in slices.items():
                 outcomes[key] = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
-                _refuse_shrinking(publication, outcomes[key], force=work.force)
+                # A merge takes nothing away: compaction may well have taken records since.
+                _refuse_shrinking(publication, outcomes[key], force=work.force or work.table.upsert is not None)
                 mark_committed(
                     connection,
                     publication,
@@ -126,28 +135,32 @@ def _decide(publication: Publication, held: Claim, work: Work) -> bool:
 
 
 def _insert(
-    connection: Connection, road: Road, work: Work, slices: Mapping[SliceKey, Publication]
-) -> tuple[dict[SliceKey, int], dict[SliceKey, Seen]]:
-    landed = dict.fromkeys(slices, 0)
+    connection: Connection, mode: Mode, work: Work, slices: Mapping[SliceKey, Publication]
+) -> dict[SliceKey, Seen]:
     seen = dict.fromkeys(slices, Seen())
     for chunk in work.chunks():
-        rows, counts = landed_by_slice(chunk, slices)
-        for source_id in {slices[key].source_id for key in counts}:
-            try:
-                road.insert(connection, work.table, rows, source_id=source_id)
-            except (RowsRefused, IntegrityError, DataError) as error:
-                raise RowsRefused(
-                    f"rows of {', '.join(str(key) for key in counts)} were refused by the table {work.table.name!r}",
-                    why=error.why if isinstance(error, RowsRefused) else str(error.orig).strip(),
-                    cure="a transform may give at most one row per record, and rows that the table's constraints allow",
-                ) from error
-        for key, count in counts.items():
-            landed[key] += count
+        with _refusals(work.table, [key for key in chunk.seen if key in slices]):
+            mode.insert(chunk, slices)
         for key, part in chunk.seen.items():
             if key in seen:
                 seen[key] += part
         insert_quarantine(connection, chunk.bad, slices)
-    return landed, seen
+    return seen
+
+
+@contextmanager
+def _refusals(table: Table, keys: Iterable[SliceKey]) -> Generator[None]:
+    """Rows that the database does not take, said in words."""
+    try:
+        yield
+    except (RowsRefused, DBAPIError) as error:
+        if not isinstance(error, (RowsRefused, IntegrityError, DataError)) and code_of(error) != _KEY_TOO_LONG:
+            raise
+        raise RowsRefused(
+            f"rows of {', '.join(str(key) for key in keys)} were refused by the table {table.name!r}",
+            why=error.why if isinstance(error, RowsRefused) else str(error.orig).strip(),
+            cure="a transform may give at most one row per record, and rows that the table's constraints allow",
+        ) from error
 
 
 def _advance(connection: Connection, done: Iterable[Publication]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
+import pyarrow as pa
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
@@ -14,9 +15,7 @@ from kafka_assets.errors import SettingsError
 from kafka_assets.ledger.schema import dialect_name
 from kafka_assets.records import Chunks
 from kafka_assets.slices import SliceKey
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafka_assets.streams import Upsert
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,9 @@ class Table:
 
     name: str
     columns: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    """The SQL types of the columns."""
+    upsert: Upsert | None = None
 
 
 class Road(Protocol):
@@ -44,6 +46,10 @@ class Road(Protocol):
 
     def column_type(self, kind: Any) -> str | None:
         """The SQL type of a column that holds values of this Arrow type exactly; None where there is none."""
+        ...
+
+    def key_type(self, kind: Any, *, of: int) -> str | None:
+        """The SQL type of one of `of` columns of an upsert table's primary key; None where none compares exactly."""
         ...
 
     def plain_type(self, declared: str) -> str:
@@ -76,6 +82,13 @@ def road_for(engine: Engine) -> Road:
     raise SettingsError(
         f"{engine.dialect.name} cannot be a target",
         cure="use a sqlite:///, postgresql://, mariadb:// or mysql:// URL as KAFKA_ASSETS_DATABASE_URL",
+    )
+
+
+def comparable(kind: Any) -> bool:
+    """Whether two values of this Arrow type are equal in every database just when they are the same value."""
+    return not (
+        pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_duration(kind)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from itertools import repeat
 from pathlib import Path
@@ -20,7 +21,7 @@ from sqlalchemy import Connection
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks
 from kafka_assets.sinks.nested import json_text, timestamp_text
-from kafka_assets.sinks.road import Table
+from kafka_assets.sinks.road import Table, comparable
 
 _EXACT_DIGITS = 15
 """A double holds so many decimal digits exactly: up to here a decimal is a number, beyond it is text."""
@@ -36,18 +37,17 @@ class SQLiteRoad:
     def spooled(self, chunks: Chunks) -> Generator[Chunks]:
         """Write the chunks to a temporary folder: the lock is then held for the rows alone, never for Spark."""
         with tempfile.TemporaryDirectory(prefix="kafka_assets_spool_") as folder:
-            spooled: list[tuple[Path, Chunk]] = []
+            spooled: list[tuple[Chunk, Path, Path | None]] = []
             for number, chunk in enumerate(chunks()):
-                path = Path(folder) / f"{number}.arrow"
-                with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, chunk.rows.schema) as writer:
-                    writer.write_table(chunk.rows)
-                spooled.append((path, Chunk(rows=chunk.rows.schema.empty_table(), seen=chunk.seen, bad=chunk.bad)))
+                rows = _written(chunk.rows, Path(folder) / f"{number}.arrow")
+                deletes = None
+                if chunk.deletes is not None:
+                    deletes = _written(chunk.deletes, Path(folder) / f"{number}.deletes.arrow")
+                spooled.append((replace(chunk, rows=chunk.rows.schema.empty_table(), deletes=None), rows, deletes))
 
             def again() -> Iterator[Chunk]:
-                for path, chunk in spooled:
-                    with pa.memory_map(str(path)) as source:
-                        rows = pa.ipc.open_file(source).read_all()
-                        yield Chunk(rows=rows, seen=chunk.seen, bad=chunk.bad)
+                for chunk, rows, deletes in spooled:
+                    yield replace(chunk, rows=_mapped(rows), deletes=None if deletes is None else _mapped(deletes))
 
             yield again
 
@@ -63,6 +63,9 @@ class SQLiteRoad:
         if pa.types.is_duration(kind) or pa.types.is_interval(kind):
             return None
         return "TEXT"
+
+    def key_type(self, kind: Any, *, of: int) -> str | None:
+        return self.column_type(kind) if comparable(kind) else None
 
     def plain_type(self, declared: str) -> str:
         return declared.upper()
@@ -83,6 +86,17 @@ class SQLiteRoad:
             columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
             connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
         return rows.num_rows
+
+
+def _written(rows: pa.Table, path: Path) -> Path:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return path
+
+
+def _mapped(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 def values(column: pa.Array[Any]) -> list[Any]:

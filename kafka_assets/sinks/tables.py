@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,10 @@ from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.drivers import set_lock_timeout
 from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.retries import retried
-from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.records import OFFSET, PARTITION, SOURCE, TIMESTAMP
 from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.versions import hidden, key_types
+from kafka_assets.streams import Upsert
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,38 +27,50 @@ if TYPE_CHECKING:
 
 _LOCK_SECONDS = 3
 """DDL that waits for a lock lets everybody else wait behind it."""
-_LINEAGE = (SOURCE, PARTITION, OFFSET)
+_LINEAGE: dict[str, str] = {SOURCE: "BIGINT", PARTITION: "INTEGER", OFFSET: "BIGINT"}
 
 
-def ensure_table(engine: Engine, road: Road, *, name: str, asset: str, schema: pa.Schema) -> Table:
+def ensure_table(
+    engine: Engine, road: Road, *, name: str, asset: str, schema: pa.Schema, upsert: Upsert | None = None
+) -> Table:
     """The target of an asset, made if it is not there; outside of any publishing transaction."""
     kinds: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
-    wanted = _types(road, {column: kind for column, kind in kinds.items() if column not in (PARTITION, OFFSET)})
-    _refuse_names(name, wanted)
-    create = _create(road, name, wanted)
+    carried = (PARTITION, OFFSET) if upsert is None else (PARTITION, OFFSET, TIMESTAMP)
+    wanted = _types(road, {column: kind for column, kind in kinds.items() if column not in carried})
+    ours, key = _LINEAGE, tuple(_LINEAGE)
+    if upsert is not None:
+        wanted |= key_types(road, kinds, upsert)
+        ours, key = hidden(upsert, kinds), upsert.key
+    _refuse_names(name, wanted, reserved=(SOURCE,) if upsert is None else tuple(ours))
+    table = Table(name=name, columns=tuple(wanted), types=tuple(wanted.values()), upsert=upsert)
+    create = _create(road, name, ours, wanted, key=key)
+
+    def ensure() -> None:
+        with write(engine) as connection:
+            set_lock_timeout(connection, _LOCK_SECONDS)
+            _own(connection, table, asset=asset)
+            existing = _columns(connection, name)
+            if existing is None:
+                # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
+                connection.exec_driver_sql(create, execution_options={"no_parameters": True})
+            else:
+                if upsert is not None:
+                    _compare_versions(connection, name, existing, {*ours, *wanted}, key)
+                _compare(road, name, ours, wanted, existing)
+
     try:
-        retried(lambda: _ensure(engine, road, name=name, asset=asset, wanted=wanted, create=create))
+        retried(ensure)
     except IntegrityError:
         # Another process took it for its own meanwhile: what stands now is looked at once more.
-        retried(lambda: _ensure(engine, road, name=name, asset=asset, wanted=wanted, create=create))
-    return Table(name=name, columns=tuple(wanted))
+        retried(ensure)
+    return table
 
 
-def _ensure(engine: Engine, road: Road, *, name: str, asset: str, wanted: dict[str, str], create: str) -> None:
-    with write(engine) as connection:
-        set_lock_timeout(connection, _LOCK_SECONDS)
-        _own(connection, name=name, asset=asset)
-        existing = _columns(connection, name)
-        if existing is None:
-            # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
-            connection.exec_driver_sql(create, execution_options={"no_parameters": True})
-        else:
-            _compare(road, name, wanted, existing)
-
-
-def _own(connection: Connection, *, name: str, asset: str) -> None:
-    owned = select(t.target.c.table_name, t.target.c.asset)
-    rows = connection.execute(owned.where((t.target.c.table_name == name) | (t.target.c.asset == asset)))
+def _own(connection: Connection, table: Table, *, asset: str) -> None:
+    name = table.name
+    mode = "append" if table.upsert is None else "upsert"
+    owned = select(t.target.c.table_name, t.target.c.asset, t.target.c.mode)
+    rows = connection.execute(owned.where((t.target.c.table_name == name) | (t.target.c.asset == asset))).all()
     owners: dict[str, str] = {row.table_name: row.asset for row in rows}
     if owners.get(name, asset) != asset:
         raise TableIncompatible(
@@ -68,8 +84,16 @@ def _own(connection: Connection, *, name: str, asset: str) -> None:
             why=f"the asset has the target {next(iter(owners))!r} in this ledger already, and an asset has one",
             cure="keep its target, or give the new declaration a new name",
         )
+    if owners and rows[0].mode != mode:
+        raise TableIncompatible(
+            f"the table {name!r} lands in mode {rows[0].mode}, and {asset!r} is declared with mode {mode}",
+            why="the two identify rows differently",
+            cure="keep the mode, or give the new declaration a new name and target",
+        )
     if not owners:
-        connection.execute(insert(t.target).values(table_name=name, asset=asset, mode="append", created_at=now_ts()))
+        keys = None if table.upsert is None else json.dumps(table.upsert.key)
+        values = {"table_name": name, "asset": asset, "mode": mode, "key_columns": keys}
+        connection.execute(insert(t.target).values(**values, created_at=now_ts()))
 
 
 @dataclass(frozen=True)
@@ -109,31 +133,46 @@ def _types(road: Road, kinds: dict[str, Any]) -> dict[str, str]:
     return types
 
 
-def _create(road: Road, name: str, columns: dict[str, str]) -> str:
+def _create(road: Road, name: str, ours: dict[str, str], columns: dict[str, str], *, key: Sequence[str]) -> str:
     lines = [
-        f"{road.quoted(SOURCE)} BIGINT NOT NULL",
-        f"{road.quoted(PARTITION)} INTEGER NOT NULL",
-        f"{road.quoted(OFFSET)} BIGINT NOT NULL",
-        *(f"{road.quoted(column)} {kind}" for column, kind in columns.items()),
-        # The database itself refuses a record that lands twice.
-        f"PRIMARY KEY ({', '.join(road.quoted(column) for column in _LINEAGE)})",
+        *(f"{road.quoted(column)} {kind} NOT NULL" for column, kind in ours.items()),
+        *(f"{road.quoted(column)} {kind}{' NOT NULL' if column in key else ''}" for column, kind in columns.items()),
+        # The database itself refuses a record that lands twice, or a key that stands twice.
+        f"PRIMARY KEY ({', '.join(road.quoted(column) for column in key)})",
     ]
     body = ",\n  ".join(lines)
     return f"CREATE TABLE {road.quoted(name)} (\n  {body}\n){road.table_options}"
 
 
-def _compare(road: Road, name: str, wanted: dict[str, str], existing: dict[str, _Column]) -> None:
+def _compare_versions(
+    connection: Connection, name: str, existing: Iterable[str], known: set[str], key: Sequence[str]
+) -> None:
+    """Rows must be found by the key that they have, and their versions be of one order."""
+    others = [column for column in existing if column.startswith("kafka_") and column not in known]
+    if others:
+        raise TableIncompatible(
+            f"the table {name!r} has a column {others[0]!r}: its rows are ordered by something else",
+            why="versions of two orders do not compare",
+            cure="declare the order_by that the table was made with, or another name and target",
+        )
+    found = inspect(connection).get_pk_constraint(name)["constrained_columns"]
+    if sorted(found) != sorted(key):
+        raise TableIncompatible(
+            f"the table {name!r} has the primary key ({', '.join(found)}), the stream's key is ({', '.join(key)})",
+            cure="declare the key that the table was made with, or another name and target",
+        )
+
+
+def _compare(road: Road, name: str, ours: dict[str, str], wanted: dict[str, str], existing: dict[str, _Column]) -> None:
     differences = [
-        f"it has no column {column!r} ({wanted.get(column, 'lineage')})"
-        for column in (*sorted(_LINEAGE), *wanted)
-        if column not in existing
+        f"it has no column {column!r} ({kind})" for column, kind in (ours | wanted).items() if column not in existing
     ]
     for column, found in existing.items():
         if column in wanted:
             declared, delivered = road.plain_type(found.declared), road.plain_type(wanted[column])
             if declared != delivered:
                 differences.append(f"column {column!r} is {declared}, the stream delivers {delivered}")
-        elif column not in _LINEAGE and found.demanded:
+        elif column not in ours and found.demanded:
             differences.append(f"column {column!r} must have a value, and the stream delivers none")
     if differences:
         raise TableIncompatible(
@@ -142,7 +181,7 @@ def _compare(road: Road, name: str, wanted: dict[str, str], existing: dict[str, 
         )
 
 
-def _refuse_names(name: str, columns: dict[str, str]) -> None:
+def _refuse_names(name: str, columns: dict[str, str], *, reserved: Sequence[str]) -> None:
     lowered = [column.lower() for column in columns]
     twice = sorted({column for column in lowered if lowered.count(column) > 1})
     if twice:
@@ -151,10 +190,11 @@ def _refuse_names(name: str, columns: dict[str, str]) -> None:
             why="SQL does not tell capitals apart in SQLite and MySQL",
             cure="rename one of them in the transform",
         )
-    if SOURCE in lowered:
+    ours = [column for column in lowered if column in reserved]
+    if ours:
         raise TableIncompatible(
-            f"the stream delivers a column {SOURCE!r}",
-            why="that is part of every row's lineage key",
+            f"the stream delivers a column {ours[0]!r}",
+            why="the table has one of that name, by which its rows are told apart",
             cure="rename it in the transform",
         )
     if name.lower().startswith("kafka_"):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
@@ -15,7 +19,8 @@ from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
-from kafka_assets.streams import Stream
+from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
+from kafka_assets.streams import Stream, Upsert
 
 IN_FLIGHT = 2
 """Measured: one leaves the publisher waiting, three make the executors fight (facts/writes.md)."""
@@ -26,16 +31,19 @@ Read = Callable[[Sequence[Piece]], DataFrame]
 Transform = Callable[[DataFrame], DataFrame]
 
 
-def landed_columns(transformed: DataFrame, *, stream: str) -> DataFrame:
+def landed_columns(transformed: DataFrame, *, stream: Stream) -> DataFrame:
     """What of the transform's result reaches the table; the record's own place must have survived."""
-    missing = [name for name in (PARTITION, OFFSET) if name not in transformed.columns]
+    needed = {PARTITION, OFFSET}
+    if stream.upsert is not None:
+        needed |= {*stream.upsert.key, stream.upsert.order_by} - {"offset"}
+    missing = sorted(needed - set(transformed.columns))
     if missing:
         raise StreamError(
-            f"stream {stream!r}: the transform dropped {' and '.join(missing)}",
-            why="a row is identified by its record's partition and offset",
-            cure="keep both columns: add them to your select",
+            f"stream {stream.name!r}: the transform gives no {' and '.join(missing)}",
+            why="a row is identified by its record's partition and offset, and in mode upsert by its key and order_by",
+            cure="keep these columns: add them to your select",
         )
-    return transformed.drop(*(name for name in (*CARRIED, TOPIC) if name in transformed.columns))
+    return transformed.drop(*(name for name in (*CARRIED, TOPIC) if name not in needed))
 
 
 def good(decoded: DataFrame) -> DataFrame:
@@ -68,13 +76,50 @@ def _fetch(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Tr
     slices = sorted({part for piece in pieces for part in piece.slices})
     raw = read(pieces)
     delivered, decoded = Observation(), Observation()
-    counted = decode(raw.observe(delivered, *_delivered(slices)), format=stream.format, schema=stream.schema_).observe(
-        decoded, *_bad(slices)
-    )
-    rows = landed_columns(transform(good(counted)), stream=stream.name).toArrow()
-    seen = _seen({**delivered.get, **decoded.get}, slices)
-    bad = sum(part.bad for part in seen.values())
-    return Chunk(rows=rows, seen=seen, bad=_bad_records(raw, stream, expected=bad) if bad else ())
+    counted = valued(raw.observe(delivered, *_delivered(slices)), stream)
+    counted = decode(counted, format=stream.format, schema=stream.schema_).observe(decoded, *_bad(slices))
+    landed = landed_columns(transform(good(counted)), stream=stream)
+    rows = landed.toArrow()
+    seen = _seen({**delivered.get, **decoded.get}, slices, stream)
+    bad: list[BadRecord] = []
+    if expected := sum(part.bad for part in seen.values()):
+        # A union of good and bad in one query would read Kafka twice for every chunk.
+        found = undecoded(valued(raw, stream), format=stream.format, schema=stream.schema_)
+        bad += _fetched(found, expected, "bad records")
+    if stream.upsert is None:
+        return Chunk(rows=rows, seen=seen, bad=tuple(bad))
+    rows, places = keyed(rows, stream.upsert)
+    if places.num_rows:
+        whole = decode(valued(raw, stream), format=stream.format, schema=stream.schema_)
+        unkeyed = keyless(raw, landed_columns(transform(good(whole)), stream=stream), stream.upsert)
+        bad += _fetched(unkeyed, places.num_rows, "records without key or order")
+        seen = _added(seen, places, bad=1)
+    deletes = None
+    if expected := sum(part.deleted for part in seen.values()):
+        found = deletes_of(raw, landed.schema, stream.upsert)
+        deletes, refused = _told(found, expected, stream.upsert)
+        bad += [_bad_record(row) for row in refused.to_pylist()]
+        seen = _added(seen, refused, bad=1, deleted=-1)
+    return Chunk(rows=rows, seen=seen, bad=tuple(bad), deletes=deletes)
+
+
+def _told(found: DataFrame, expected: int, upsert: Upsert) -> tuple[pa.Table, pa.Table]:
+    """The records that delete: those that tell their key, and those that do not."""
+    records = _all_of(found, expected, "records that delete")
+    told = pc.is_null(records.column("reason"))
+    wanted = [name for name in (*upsert.key, upsert.order_by, PARTITION, OFFSET) if name in records.column_names]
+    return records.filter(told).select(list(dict.fromkeys(wanted))), records.filter(pc.invert(told))
+
+
+def _added(seen: dict[SliceKey, Seen], records: pa.Table, *, bad: int, deleted: int = 0) -> dict[SliceKey, Seen]:
+    """What was seen, with `bad` and `deleted` more of both for each of these records."""
+    partitions, offsets = np.asarray(records.column(PARTITION)), np.asarray(records.column(OFFSET))
+    more: dict[SliceKey, Seen] = {}
+    for key, part in seen.items():
+        inside = (partitions == key.partition) & (offsets >= key.start) & (offsets < key.end)
+        count = int(inside.sum())
+        more[key] = replace(part, bad=part.bad + bad * count, deleted=part.deleted + deleted * count)
+    return more
 
 
 def _delivered(slices: Sequence[SliceKey]) -> list[Column]:
@@ -86,6 +131,7 @@ def _delivered(slices: Sequence[SliceKey]) -> list[Column]:
         stamp = F.when(inside, F.col("timestamp"))
         columns += [
             F.count_if(inside).alias(f"read_{number}"),
+            F.count_if(inside & F.col("value").isNull()).alias(f"null_{number}"),
             F.sum(F.when(inside, size)).alias(f"bytes_{number}"),
             F.min(stamp).alias(f"first_{number}"),
             F.max(stamp).alias(f"last_{number}"),
@@ -105,11 +151,12 @@ def _inside(part: SliceKey, *, partition: str, offset: str) -> Column:
     return (F.col(partition) == part.partition) & (place >= part.start) & (place < part.end)
 
 
-def _seen(found: dict[str, Any], slices: Sequence[SliceKey]) -> dict[SliceKey, Seen]:
+def _seen(found: dict[str, Any], slices: Sequence[SliceKey], stream: Stream) -> dict[SliceKey, Seen]:
     return {
         part: Seen(
             read=found[f"read_{number}"],
             bad=found[f"bad_{number}"],
+            deleted=0 if stream.upsert is None else found[f"null_{number}"],
             bytes_read=found[f"bytes_{number}"] or 0,
             first_timestamp=_millis(found[f"first_{number}"]),
             last_timestamp=_millis(found[f"last_{number}"]),
@@ -125,19 +172,20 @@ def _millis(stamp: datetime | None) -> int | None:
     return (aware - EPOCH) // timedelta(milliseconds=1)
 
 
-def _bad_records(raw: DataFrame, stream: Stream, *, expected: int) -> tuple[BadRecord, ...]:
-    """Fetch the bytes of the bad records by a second read of the same offsets; the counts must agree.
+def _fetched(found: DataFrame, expected: int, what: str) -> Iterator[BadRecord]:
+    """The bytes of records that could not become rows, by a second read of the same offsets."""
+    return (_bad_record(row) for row in _all_of(found, expected, what).to_pylist())
 
-    A union of good and bad in one query would read Kafka twice for every chunk.
-    """
-    found = undecoded(raw, format=stream.format, schema=stream.schema_).toArrow()
-    if found.num_rows != expected:
+
+def _all_of(found: DataFrame, expected: int, what: str) -> pa.Table:
+    records = found.toArrow()
+    if records.num_rows != expected:
         raise CountsDisagree(
-            f"{expected} bad records were counted, and {found.num_rows} found when their bytes were fetched",
-            why="the topic changed between the two reads (retention, compaction)",
+            f"{expected} {what} were counted, and {records.num_rows} found when their bytes were fetched",
+            why="the topic changed between the two reads (retention, compaction), or the transform gives other rows",
             cure="run the slice again",
         )
-    return tuple(_bad_record(row) for row in found.to_pylist())
+    return records
 
 
 def _bad_record(row: dict[str, Any]) -> BadRecord:

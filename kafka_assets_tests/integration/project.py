@@ -114,6 +114,10 @@ class Landing:
             **{"dagster/asset_partition_range_start": key, "dagster/asset_partition_range_end": key}, **tags
         )
 
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with read(self.engine) as connection:
+            return [tuple(row) for row in connection.execute(text(statement))]
+
     def sql(self, statement: str) -> Any:
         with read(self.engine) as connection:
             return connection.scalar(text(statement))

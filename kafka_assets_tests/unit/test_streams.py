@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from kafka_assets.errors import StreamError
-from kafka_assets.streams import declare
+from kafka_assets.streams import Upsert, declare
 
 GOOD = {"name": "orders", "topic": "orders", "target": "orders", "schema": "id BIGINT"}
 
@@ -34,6 +34,12 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
         ({"slices": {"max_records": 0}}, "slices.max_records"),
         ({"max_bad_ratio": 2}, "max_bad_ratio"),
         ({"mode": "replace"}, "mode"),
+        ({"mode": "upsert"}, "mode upsert needs key"),
+        ({"key": ["id"]}, "belong to mode upsert"),
+        ({"order_by": "kafka_timestamp"}, "belong to mode upsert"),
+        ({"mode": "upsert", "key": ["id", "ID"]}, "stands twice"),
+        ({"mode": "upsert", "key": ["kafka_offset"]}, "only kafka_key"),
+        ({"mode": "upsert", "key": ["id"], "order_by": "kafka_offset"}, "orders nothing"),
     ],
 )
 def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: str) -> None:
@@ -44,3 +50,10 @@ def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: st
 def test_a_declaration_survives_being_told_to_dagster() -> None:
     stream = declare(**GOOD, slices={"max_delay": "2s"}, start="2026-01-01T00:00:00Z")
     assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
+
+
+def test_an_upsert_declaration_says_key_and_order() -> None:
+    stream = declare(**GOOD, mode="upsert", key=["kafka_key"], order_by="kafka_timestamp")
+    assert stream.upsert == Upsert(("kafka_key",), "kafka_timestamp")
+    assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
+    assert declare(**GOOD).upsert is None

@@ -1,0 +1,41 @@
+"""The merge's writing statements in MySQL's and MariaDB's words.
+
+Each begins at the temporary table and finds its rows by their whole key: a statement that reads the other way
+locks rows of publishers it has nothing to do with. ON DUPLICATE KEY UPDATE would take any unique key for the row's own.
+"""
+
+from __future__ import annotations
+
+from kafka_assets.sinks.merge import MERGE, Merge
+from kafka_assets.sinks.versions import DELETED, DIGEST
+
+
+class MySQLMerge(Merge):
+    """The merge of one transaction into one table of MySQL or MariaDB."""
+
+    def _forget_tombstones(self) -> None:
+        self._run(f"""
+            DELETE stone FROM {MERGE} STRAIGHT_JOIN kafka_tombstone stone FORCE INDEX (PRIMARY)
+                ON stone.asset = {self._asset} AND stone.key_digest = {MERGE}.{DIGEST}""")
+
+    def _delete(self, target: str) -> None:
+        self._run(f"""
+            DELETE standing FROM {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY)
+                ON {self._same_key("standing")}
+            WHERE {MERGE}.{DELETED} = 1""")
+
+    def _write(self, target: str) -> None:
+        columns = self._columns()
+        changed = ", ".join(
+            f"standing.{name} = {MERGE}.{name}"
+            for name in (self._road.quoted(one) for one in columns if one not in self._upsert.key)
+        )
+        self._run(f"""
+            UPDATE {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY) ON {self._same_key("standing")}
+            SET {changed}
+            WHERE {MERGE}.{DELETED} = 0""")
+        self._run(f"""
+            INSERT INTO {target} ({self._list(columns)})
+            SELECT {self._list(columns, MERGE)} FROM {MERGE}
+            WHERE {MERGE}.{DELETED} = 0
+              AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key("standing")})""")
