@@ -15,7 +15,7 @@ test: setup ## every test, with real services
 	$(BIN)/pytest
 
 test-fast: setup ## what needs no service
-	$(BIN)/pytest kafka_assets_tests/unit -m "not processes"
+	$(BIN)/pytest kafka_assets_tests/unit -m "not slow"
 
 properties: setup ## many random programs on every database; PROPERTIES=sqlite=50 says which, SECONDS=n ends each
 	KAFKA_ASSETS_PROPERTIES=$(PROPERTIES) KAFKA_ASSETS_PROPERTIES_SECONDS=$(SECONDS) \

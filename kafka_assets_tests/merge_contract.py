@@ -57,6 +57,7 @@ class MergeContract:
         **{life: list(itertools.permutations(range(3))) for life in list(LIVES)[1:]},
     }
 
+    @pytest.mark.slow
     def test_slices_in_any_order_and_any_replay_come_to_the_same_end(self, engine: Engine) -> None:
         keys = plan(engine, slices=[(0, 1), (1, 2), (2, 3)])
         target(engine)

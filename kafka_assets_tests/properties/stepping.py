@@ -16,13 +16,13 @@ from sqlalchemy import Connection
 
 from kafka_assets.errors import LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger import claims, engine, publishing, retries
-from kafka_assets.sinks import publish
+from kafka_assets.sinks import modes, publish
 
 BEFORE = {"claim read": (claims, "_compare_and_set"), "asking": (publishing, "_ask")}
 AFTER = {
     "registered": (publishing, "register_backend"),
     "locked": (publish, "lock"),
-    "deleted": (publish, "delete_rows"),
+    "deleted": (modes, "delete_rows"),
     "cleared": (publish, "delete_quarantine"),
     "quarantined": (publish, "insert_quarantine"),
     "judged": (publish, "judge"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from sqlalchemy import Engine, event
 
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets_tests.properties.runner import run_programs
 
 
+@pytest.mark.slow
 def test_append_does_what_the_model_says(tmp_path: Path, empty_ledger: Path) -> None:
     def fresh() -> Engine:
         for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):

@@ -22,6 +22,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KAFKA_ASSETS_DATABASE_URL", raising=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [[], ["--database", "sqlite"]])
 def test_the_publisher_is_measured_against_the_database_and_nothing_stays(named: list[str], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["bench", "publish", *named, "--records", "1000", "--json"])

@@ -155,7 +155,7 @@ def test_a_dead_service_is_listed_as_dead(file: StateFile, sleeper: psutil.Proce
     assert [(one.name, one.state) for one in stack.status(file.folder)] == [("spark", "dead")]
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_a_service_that_ignores_the_request_is_killed_with_its_children(file: StateFile) -> None:
     code = "import signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     stubborn = spawn(

@@ -52,7 +52,7 @@ def test_making_it_twice_changes_nothing(nothing: Engine) -> None:
     assert objects(nothing) == before
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_processes_that_make_it_at_once_make_it_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'new.db'}"
     started = [
@@ -192,7 +192,7 @@ def command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'x.db'}"
     first = command_line("init", "--url", url)
