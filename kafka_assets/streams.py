@@ -71,7 +71,9 @@ class Stream(BaseModel):
     target: str
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
+    """Mode upsert: columns that the transform gives, or `kafka_key`: the record's own, as bytes unless cast."""
     order_by: str = "offset"
+    """Mode upsert: `offset` (Kafka's, and keys must keep to their partition), `kafka_timestamp`, or a column."""
     format: Literal["json", "string", "bytes"] = "json"
     schema_: str = Field(alias="schema")
     slices: SliceLimits = SliceLimits()
