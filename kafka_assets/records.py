@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,15 @@ class BadRecord:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """The place of a record whose row the table does not take, and why."""
+
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Chunk:
     """A bounded part of a run's records: rows with their partition and offset, and the counts behind them."""
 
@@ -73,3 +82,6 @@ class Chunk:
 
 Chunks = Callable[[], Iterable[Chunk]]
 """A source of chunks that can be asked again: a transaction that has to be retried reads from the start."""
+
+Fetch = Callable[[Sequence[Refused]], Sequence[BadRecord]]
+"""Reads the bytes of refused records again; every one of them is delivered, or it raises."""

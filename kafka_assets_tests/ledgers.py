@@ -14,7 +14,7 @@ from kafka_assets.ledger.claims import Claim, claim
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
-from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Seen
+from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published, Work, publish
 from kafka_assets.sinks.road import Table, road_for
@@ -125,9 +125,18 @@ class Attempt:
                 run_id=self.run_id,
                 code_version="v1",
                 replaces=self.replaces,
+                fetch=fetch,
                 force=self.force,
             ),
         )
+
+
+def fetch(refused: Sequence[Refused]) -> list[BadRecord]:
+    """The records of crafted chunks, as Kafka would have them."""
+    return [
+        BadRecord(one.partition, one.offset, one.reason, b"k%d" % one.offset, b"v", (("h", b"\xff"),), one.offset)
+        for one in refused
+    ]
 
 
 def target(engine: Engine) -> Table:

@@ -16,12 +16,13 @@ from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, r
 from kafka_assets.ledger.fences import kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets.records import Seen
+from kafka_assets.records import BadRecord, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published, Work, publish
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
+from kafka_assets.spark.refused import fetch_refused
 
 
 @runtime_checkable
@@ -67,6 +68,14 @@ def _publish(
     def confirm(seen: Mapping[SliceKey, Seen]) -> None:
         _confirm(landing, held, readable, seen)
 
+    def fetch(refused: Sequence[Refused]) -> Sequence[BadRecord]:
+        return fetch_refused(
+            landing.spark,
+            refused,
+            topic=stream.topic,
+            read=lambda some: landing.records.read(landing.spark, some),
+        )
+
     work = Work(
         claims=claims,
         table=table,
@@ -77,6 +86,7 @@ def _publish(
         run_id=landing.run_id,
         code_version=landing.code_version,
         replaces=replaces,
+        fetch=fetch,
         force=force,
     )
     return publish(engine, road, work)

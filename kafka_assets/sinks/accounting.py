@@ -37,19 +37,20 @@ class BadPolicy:
     max_bad_ratio: float
 
 
-def judge(key: SliceKey, seen: Seen, policy: BadPolicy) -> None:
-    """Fail a slice with too many bad records, or with any where none is allowed."""
+def judge(key: SliceKey, seen: Seen, policy: BadPolicy, *, example: str = "") -> None:
+    """Fail a slice with too many bad records, or with any where none is allowed; `example` is the reason of one."""
     if not seen.bad:
         return
     if policy.on_bad == "fail":
         raise SliceFailed(
             f"slice {key} has {seen.bad} bad records, and the stream declares on_bad: fail",
+            why=example,
             cure="correct the producer or the stream's schema, or declare on_bad: quarantine",
         )
     if seen.bad >= TOLERATED and seen.bad > policy.max_bad_ratio * seen.read:
         raise SliceFailed(
             f"slice {key} has {seen.bad} bad records of {seen.read}, more than max_bad_ratio {policy.max_bad_ratio}",
-            why="so many say that the schema is wrong, or the producer changed",
+            why="so many say that the schema is wrong, or the producer changed" + (f": {example}" if example else ""),
             cure="compare the schema with the topic's records, or raise max_bad_ratio",
         )
 

@@ -6,7 +6,8 @@ knows in a later version is taken out; what is left is the last word on its key,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from kafka_assets.errors import KeyMoved
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.drivers import patient, set_idle_timeout
 from kafka_assets.ledger.engine import IDLE_SECONDS
-from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
+from kafka_assets.sinks.halving import culprits
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.versions import (
     DELETED,
@@ -103,8 +105,12 @@ class Merge:
         with patient(self._connection, _LOCK_SECONDS):
             self._connection.execute(owned.with_for_update()).one()
 
-    def settle(self, *, deletes: bool) -> dict[tuple[int, bool], int]:
-        """Merge; how many records won, by publication and whether they delete."""
+    def settle(self, *, deletes: bool) -> Generator[Refused, None, dict[tuple[int, bool], int]]:
+        """Merge; how many records won, by publication and whether they delete.
+
+        Yields the records that the table refuses. Where there are any, nothing of this may be committed:
+        an earlier version of a refused record's key is out already.
+        """
         target = self._road.quoted(self._table.name)
         self._refuse_moved_since(target)
         self._drop_older(target)
@@ -114,11 +120,33 @@ class Merge:
             # What is left is the last word on its key: an older tombstone is not needed any more.
             self._forget_tombstones()
         if deletes:
-            self._delete(target)
-            self._keep_tombstones()
-        self._write(target)
+            # All deletes before any row, which may take the place of what goes in a unique key.
+            yield from self._halved(lambda within: self._bury(target, within), deleted=1)
+        yield from self._halved(lambda within: self._write(target, within), deleted=0)
         counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
         return {(publication, bool(deleted)): count for publication, deleted, count in counted}
+
+    def _halved(self, take: Callable[[str], None], *, deleted: int) -> Generator[Refused]:
+        """Have `take` take the winners, or all but those that the table refuses."""
+        [[count]] = self._all(f"SELECT COUNT(*) FROM {MERGE} WHERE {DELETED} = {deleted}")
+        listed = self._list(_PLACE)
+        places: list[Any] = []
+
+        def place(first: int, end: int) -> list[Any]:
+            if not places:  # asked for only where something is refused
+                places.extend(self._all(f"SELECT {listed} FROM {MERGE} WHERE {DELETED} = {deleted} ORDER BY {listed}"))
+            return places[first:end]
+
+        def take_part(first: int, end: int) -> None:
+            take("1 = 1" if end - first == count else _within(place(first, end)))
+
+        for number, refused in culprits(self._connection, count, take_part):
+            [(_, partition, offset)] = place(number, number + 1)
+            yield Refused(partition, offset, refused.why)
+
+    def _bury(self, target: str, within: str) -> None:
+        self._delete(target, within)
+        self._keep_tombstones(within)
 
     def _drop_older(self, target: str) -> None:
         """Take out what the table has in a later version. A tie is the same record, told again: it stays."""
@@ -143,11 +171,11 @@ class Merge:
             DELETE FROM kafka_tombstone
             WHERE asset = {self._asset} AND key_digest IN (SELECT {DIGEST} FROM {MERGE})""")
 
-    def _delete(self, target: str) -> None:
+    def _delete(self, target: str, within: str) -> None:
         key = self._list(self._upsert.key)
-        self._run(f"DELETE FROM {target} WHERE ({key}) IN (SELECT {key} FROM {MERGE} WHERE {DELETED} = 1)")
+        self._run(f"DELETE FROM {target} WHERE ({key}) IN (SELECT {key} FROM {MERGE} WHERE {DELETED} = 1 AND {within})")
 
-    def _keep_tombstones(self) -> None:
+    def _keep_tombstones(self, within: str) -> None:
         ordered = order_column(self._upsert)
         value = "NULL" if ordered is None else self._road.quoted(ordered)
         self._run(f"""
@@ -156,9 +184,9 @@ class Merge:
             SELECT {self._asset}, {DIGEST}, {KEY_TEXT}, {INCARNATION}, {value},
                    {MERGE}.{PARTITION}, {MERGE}.{OFFSET}, published.slice_id
             FROM {MERGE} JOIN kafka_publication published ON published.id = {MERGE}.{PUBLICATION}
-            WHERE {DELETED} = 1""")
+            WHERE {DELETED} = 1 AND {within}""")
 
-    def _write(self, target: str) -> None:
+    def _write(self, target: str, within: str) -> None:
         columns = self._columns()
         changed = ", ".join(
             f"{self._road.quoted(name)} = excluded.{self._road.quoted(name)}"
@@ -167,7 +195,7 @@ class Merge:
         )
         self._run(f"""
             INSERT INTO {target} ({self._list(columns)})
-            SELECT {self._list(columns)} FROM {MERGE} WHERE {DELETED} = 0
+            SELECT {self._list(columns)} FROM {MERGE} WHERE {DELETED} = 0 AND {within}
             ON CONFLICT ({self._list(self._upsert.key)}) DO UPDATE SET {changed}""")
 
     def _columns(self) -> tuple[str, ...]:
@@ -216,6 +244,18 @@ class Merge:
     def _all(self, query: str) -> list[tuple[Any, ...]]:
         found = self._connection.exec_driver_sql(query, execution_options={"no_parameters": True})
         return [tuple(row) for row in found]
+
+
+def _within(places: Sequence[tuple[int, int, int]]) -> str:
+    """The condition that a waiting row lies between the first and the last of these, which stand in order."""
+    ranges: list[str] = []
+    for (source, partition), group in itertools.groupby(places, key=lambda place: place[:2]):
+        offsets = [offset for _, _, offset in group]
+        ranges.append(
+            f"({MERGE}.{SOURCE} = {source} AND {MERGE}.{PARTITION} = {partition}"
+            f" AND {MERGE}.{OFFSET} BETWEEN {offsets[0]} AND {offsets[-1]})"
+        )
+    return f"({' OR '.join(ranges)})"
 
 
 def _literal(connection: Connection, value: str) -> str:

@@ -18,13 +18,13 @@ class MySQLMerge(Merge):
             DELETE stone FROM {MERGE} STRAIGHT_JOIN kafka_tombstone stone FORCE INDEX (PRIMARY)
                 ON stone.asset = {self._asset} AND stone.key_digest = {MERGE}.{DIGEST}""")
 
-    def _delete(self, target: str) -> None:
+    def _delete(self, target: str, within: str) -> None:
         self._run(f"""
             DELETE standing FROM {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY)
                 ON {self._same_key("standing")}
-            WHERE {MERGE}.{DELETED} = 1""")
+            WHERE {MERGE}.{DELETED} = 1 AND {within}""")
 
-    def _write(self, target: str) -> None:
+    def _write(self, target: str, within: str) -> None:
         columns = self._columns()
         changed = ", ".join(
             f"standing.{name} = {MERGE}.{name}"
@@ -33,9 +33,9 @@ class MySQLMerge(Merge):
         self._run(f"""
             UPDATE {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY) ON {self._same_key("standing")}
             SET {changed}
-            WHERE {MERGE}.{DELETED} = 0""")
+            WHERE {MERGE}.{DELETED} = 0 AND {within}""")
         self._run(f"""
             INSERT INTO {target} ({self._list(columns)})
             SELECT {self._list(columns, MERGE)} FROM {MERGE}
-            WHERE {MERGE}.{DELETED} = 0
+            WHERE {MERGE}.{DELETED} = 0 AND {within}
               AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key("standing")})""")

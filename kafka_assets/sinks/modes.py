@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -12,11 +12,12 @@ from sqlalchemy import Connection
 
 from kafka_assets.errors import CountsDisagree
 from kafka_assets.ledger.publications import Publication
-from kafka_assets.records import Chunk
+from kafka_assets.records import Chunk, Refused
 from kafka_assets.sinks.accounting import Landed, landed_by_slice, places
+from kafka_assets.sinks.halving import insert_halving
 from kafka_assets.sinks.merge import Merge
 from kafka_assets.sinks.merge_mysql import MySQLMerge
-from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.road import Road, Table, slice_of
 from kafka_assets.sinks.rows import delete_rows
 from kafka_assets.sinks.versions import INCARNATION, PUBLICATION, completed, versioned
 from kafka_assets.slices import SliceKey
@@ -31,12 +32,15 @@ class Mode(Protocol):
         """Take away what an earlier attempt committed, where the rows that come could not stand beside it."""
         ...
 
-    def insert(self, chunk: Chunk, slices: Slices) -> None:
-        """Insert a chunk's rows, those of these slices."""
+    def insert(self, chunk: Chunk, slices: Slices) -> Generator[Refused]:
+        """Insert a chunk's rows, those of these slices, but for the records that the table refuses: yielded."""
         ...
 
-    def settle(self, slices: Slices) -> dict[SliceKey, Landed]:
-        """After the last record, and after Kafka was asked again: what became of each slice's records."""
+    def settle(self, slices: Slices) -> Generator[Refused, None, dict[SliceKey, Landed]]:
+        """After the last record, and after Kafka was asked again: what became of each slice's records.
+
+        What the table refuses now it refuses under a lock that others wait for.
+        """
         ...
 
 
@@ -54,13 +58,16 @@ class Append:
     def replace(self, publication: Publication) -> None:
         delete_rows(self._connection, self._table, publication)
 
-    def insert(self, chunk: Chunk, slices: Slices) -> None:
+    def insert(self, chunk: Chunk, slices: Slices) -> Generator[Refused]:
         rows, counts = landed_by_slice(chunk, slices)
-        for source_id in {slices[key].source_id for key in counts}:
-            self._road.insert(self._connection, self._table, rows, source_id=source_id)
         self._landed.update(counts)
+        for source_id in {slices[key].source_id for key in counts}:
+            for one in insert_halving(self._connection, self._road, self._table, rows, source_id=source_id):
+                self._landed[place_in(slices, one)] -= 1
+                yield one
 
-    def settle(self, slices: Slices) -> dict[SliceKey, Landed]:
+    def settle(self, slices: Slices) -> Generator[Refused, None, dict[SliceKey, Landed]]:
+        yield from ()
         return {key: Landed(self._landed[key]) for key in slices}
 
 
@@ -80,26 +87,26 @@ class Upserting:
     def replace(self, publication: Publication) -> None:
         """Nothing: see the class."""
 
-    def insert(self, chunk: Chunk, slices: Slices) -> None:
-        self._insert(chunk.rows, chunk, slices, deleted=False)
+    def insert(self, chunk: Chunk, slices: Slices) -> Generator[Refused]:
+        yield from self._insert(chunk.rows, chunk, slices, deleted=False)
         if chunk.deletes is not None and chunk.deletes.num_rows:
-            self._insert(completed(chunk.deletes, chunk.rows.schema), chunk, slices, deleted=True)
+            yield from self._insert(completed(chunk.deletes, chunk.rows.schema), chunk, slices, deleted=True)
         elif any(part.deleted for part in chunk.seen.values()):
             raise _missing(sum(part.deleted for part in chunk.seen.values()), 0)
 
-    def settle(self, slices: Slices) -> dict[SliceKey, Landed]:
+    def settle(self, slices: Slices) -> Generator[Refused, None, dict[SliceKey, Landed]]:
         if self._merge is None:
             return dict.fromkeys(slices, Landed())
         self._merge.reduce()
         self._merge.lock()
-        won = self._merge.settle(deletes=self._deletes > 0)
+        won = yield from self._merge.settle(deletes=self._deletes > 0)
         landed: dict[SliceKey, Landed] = {}
         for key, publication in slices.items():
             rows, deletes = won.get((publication.id, False), 0), won.get((publication.id, True), 0)
             landed[key] = Landed(rows, superseded=self._given[key] - rows - deletes, tombstoned=deletes)
         return landed
 
-    def _insert(self, rows: pa.Table, chunk: Chunk, slices: Slices, *, deleted: bool) -> None:
+    def _insert(self, rows: pa.Table, chunk: Chunk, slices: Slices, *, deleted: bool) -> Generator[Refused]:
         assert self._table.upsert is not None
         found = places(rows, chunk.seen)
         waiting = self._temporary(next(iter(slices.values())).asset)
@@ -119,8 +126,9 @@ class Upserting:
                 self._deletes += count if deleted else 0
             marked: Any = rows.append_column(PUBLICATION, cast("Any", pa.array(publications)))
             marked = marked.append_column(INCARNATION, pa.array(incarnations)).filter(pa.array(publications > 0))
-            if marked.num_rows:
-                self._road.insert(self._connection, waiting, marked, source_id=source_id)
+            for one in insert_halving(self._connection, self._road, waiting, marked, source_id=source_id):
+                self._given[place_in(slices, one)] -= 1
+                yield one
 
     def _temporary(self, asset: str) -> Table:
         if self._merge is None or self._waiting is None:
@@ -128,6 +136,13 @@ class Upserting:
             self._merge = kind(self._connection, self._road, self._table, asset=asset)
             self._waiting = self._merge.prepare()
         return self._waiting
+
+
+def place_in(slices: Iterable[SliceKey], refused: Refused) -> SliceKey:
+    """The slice of a refused record."""
+    key = slice_of(tuple(slices), partition=refused.partition, offset=refused.offset)
+    assert key is not None
+    return key
 
 
 def _missing(counted: int, given: int) -> CountsDisagree:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import RowsRefused, TableIncompatible
 from kafka_assets.ledger.trouble import code_of
@@ -29,8 +29,6 @@ _NAME_CHARACTERS = 64
 _MOST_SCALE = {"mysql": 30, "mariadb": 38}
 # The server's switch, its refusal of a client that may not, and the client's own.
 _FORBIDDEN = {1148, 3948, 2068, 4166}
-# A CHECK of MySQL's and of MariaDB's, a column without its value, and JSON that is none.
-_REFUSALS = {3819, 4025, 1364, 3140, 3141}
 _TAKEN = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 _WIDTH = re.compile(r"^(TINYINT|SMALLINT|MEDIUMINT|INTEGER|INT|BIGINT)\(\d+\)")
 
@@ -63,6 +61,7 @@ class MySQLRoad:
     spools = False
     # Compared byte by byte, as the records are: no two values are equal that differ.
     table_options = " ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    misfits = frozenset({"nan", "inf"})
     spooled = staticmethod(passed_through)
     loads = True
     """Whether LOAD DATA LOCAL was not refused yet in this process."""
@@ -107,8 +106,14 @@ class MySQLRoad:
             )
         return f"`{name}`"
 
+    def undefer(self, connection: Connection, table: Table) -> None:
+        """Nothing: InnoDB checks every row at once."""
+
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
-        if MySQLRoad.loads:
+        if rows.num_rows == 0:
+            return 0
+        # A row alone goes by INSERT: what is refused is told in words there.
+        if MySQLRoad.loads and rows.num_rows > 1:
             try:
                 self._load(connection, table, rows, source_id=source_id)
                 return rows.num_rows
@@ -121,12 +126,9 @@ class MySQLRoad:
                     "set local_infile = 1 on the server to have them loaded",
                     error.orig,
                 )
-        try:
-            insert_rows(connection, self, table, rows, source_id=source_id)
-        except DBAPIError as error:
-            if code_of(error) not in _REFUSALS and not isinstance(error, ProgrammingError):
-                raise
-            raise RowsRefused(f"the table {table.name!r} refuses rows", why=str(error.orig).strip()) from error
+        insert_rows(connection, self, table, rows, source_id=source_id)
+        if rows.num_rows == 1 and (said := _warnings(connection)):
+            raise RowsRefused(f"the table {table.name!r} did not take a row as it was sent", why=said)
         return rows.num_rows
 
     def _load(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> None:
@@ -169,6 +171,9 @@ class MySQLRoad:
 
 def _complaints(connection: Connection, counts: str) -> str:
     """A warning is no complete list: a row that breaks a CHECK vanishes without one."""
-    warnings = connection.exec_driver_sql("SHOW WARNINGS LIMIT 3").all()
-    said = "; ".join(str(row[2]) for row in warnings)
+    said = _warnings(connection)
     return f"it says {counts}" + (f": {said}" if said else ", and names no reason: a CHECK may have left rows out")
+
+
+def _warnings(connection: Connection) -> str:
+    return "; ".join(str(row[2]) for row in connection.exec_driver_sql("SHOW WARNINGS LIMIT 3"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from kafka_assets.errors import CountsDisagree, TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -41,6 +41,7 @@ class PostgreSQLRoad:
 
     spools = False
     table_options = ""
+    misfits = frozenset({"nul"})
     spooled = staticmethod(passed_through)
 
     def column_type(self, kind: Any) -> str | None:
@@ -66,6 +67,19 @@ class PostgreSQLRoad:
                 cure="choose a shorter name",
             )
         return '"' + name.replace('"', '""') + '"'
+
+    def undefer(self, connection: Connection, table: Table) -> None:
+        # By name: of other tables that refer to this one, rows may be without theirs until COMMIT.
+        found = connection.execute(
+            text(
+                "SELECT n.nspname, c.conname FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace"
+                " WHERE c.conrelid = CAST(:name AS regclass) AND c.condeferrable"
+            ),
+            {"name": self.quoted(table.name)},
+        ).all()
+        if found:
+            names = ", ".join(f"{self.quoted(schema)}.{self.quoted(name)}" for schema, name in found)
+            connection.exec_driver_sql(f"SET CONSTRAINTS {names} IMMEDIATE", execution_options={"no_parameters": True})
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         columns = (PARTITION, OFFSET, *table.columns)

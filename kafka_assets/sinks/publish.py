@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import RowsRefused, SliceRefused
 from kafka_assets.ledger.claims import Claim
@@ -23,16 +23,25 @@ from kafka_assets.ledger.fences import verify_attempts
 from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_committed
 from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried
-from kafka_assets.ledger.trouble import code_of
-from kafka_assets.records import Chunk, Chunks, Seen
-from kafka_assets.sinks.accounting import BadPolicy, judge, outcome_of
-from kafka_assets.sinks.modes import Mode, mode_of
+from kafka_assets.records import BadRecord, Chunk, Chunks, Fetch, Refused, Seen
+from kafka_assets.sinks.accounting import BadPolicy, Landed, judge, outcome_of
+from kafka_assets.sinks.halving import refusal
+from kafka_assets.sinks.modes import Mode, mode_of, place_in
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
 from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.sieve import Place, sifted, without
 from kafka_assets.slices import SliceKey
 
-_KEY_TOO_LONG = "54000"
-"""PostgreSQL's: a key of an upsert table takes more than a third of a page in its index."""
+ROUNDS = 20
+"""How often a transaction begins anew without the records that the table refused in the last one."""
+
+
+def _not_again(refused: Sequence[Refused]) -> Sequence[BadRecord]:
+    raise RowsRefused(
+        f"the table refuses the record at offset {refused[0].offset} of partition {refused[0].partition}",
+        why=refused[0].reason,
+        cure="correct the record, or the table's constraint: this source of records cannot be read again",
+    )
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,8 @@ class Work:
     code_version: str
     replaces: bool
     """False for a run that the sensor asked for: it does nothing for what is committed already."""
+    fetch: Fetch = _not_again
+    """Reads the bytes of records that the table refuses: they are quarantined."""
     force: bool = False
     """Replace even by fewer records than were committed."""
 
@@ -65,19 +76,41 @@ class Published:
     """None: it was committed before, and this run had nothing to do."""
 
 
+class _Refusing(Exception):
+    """Records that the table refuses under a lock for which others wait: Kafka is asked for them without it."""
+
+    def __init__(self, refused: Sequence[Refused]) -> None:
+        super().__init__(refused)
+        self.refused = refused
+
+
 def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     """Publish the claimed slices in one transaction, or none of them."""
     started = time.monotonic()
-    with road.spooled(work.chunks) as chunks:
+    sieved = work.chunks
+    with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in sieved())) as chunks:
         if road.spools:
             work.confirm(_seen_in(chunks()))
-        return retried(lambda: _transaction(engine, road, replace(work, chunks=chunks), started=started))
+        bad: dict[Place, BadRecord] = {}
+        rest = replace(work, chunks=lambda: (without(chunk, bad) for chunk in chunks()))
+        for _ in range(ROUNDS):
+            try:
+                return retried(lambda: _transaction(engine, road, rest, started=started))
+            except _Refusing as refusing:
+                # Rolled back: nobody waits for Kafka.
+                bad.update(((one.partition, one.offset), one) for one in work.fetch(refusing.refused))
+    raise RowsRefused(
+        f"the table {work.table.name!r} refuses ever more records",
+        why=f"{len(bad)} were refused in {ROUNDS} rounds, and each round found more "
+        "(of a refused record's key, the version before it is tried next)",
+        cure="correct the table's constraint, or the function, and land the slice again",
+    )
 
 
 def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> list[Published]:
     attempts = {held.publication.id: held for held in work.claims}
     outcomes: dict[SliceKey, Outcome] = {}
-    with publishing(engine, work.claims) as this:
+    with _said_at_commit(work) as ended, publishing(engine, work.claims) as this:
         connection = this.connection
         # 1. Lock the publications, in order, and decide.
         standing = lock(connection, attempts)
@@ -91,14 +124,15 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
             delete_quarantine(connection, publication)
         if todo:
             # 3. Rows. 4. Quarantine.
-            seen = _insert(connection, mode, work, slices)
+            with _refusals(work.table, slices):
+                road.undefer(connection, work.table)
+            seen = _insert(connection, road, mode, work, slices)
             # 5. Ask Kafka again, before the first lock that others wait for.
             if not road.spools:
                 work.confirm(seen)
             for publication in todo:
                 judge(publication.key, seen[publication.key], work.bad_policy)
-            with _refusals(work.table, slices):
-                landed = mode.settle(slices)
+            landed = _settled(mode, seen, work, slices)
             # 6. Verify the attempts under lock.
             verify_attempts(connection, this.written)
             # 7. Counts.
@@ -117,6 +151,7 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
                 )
             # 8. committed_through, then COMMIT; where that gave no answer, the ledger is asked for it.
             _advance(connection, todo)
+        ended.append(True)
     return [
         Published(publication, attempts[publication.id].attempt, outcomes.get(publication.key))
         for publication in standing
@@ -135,31 +170,82 @@ def _decide(publication: Publication, held: Claim, work: Work) -> bool:
 
 
 def _insert(
-    connection: Connection, mode: Mode, work: Work, slices: Mapping[SliceKey, Publication]
+    connection: Connection, road: Road, mode: Mode, work: Work, slices: Mapping[SliceKey, Publication]
 ) -> dict[SliceKey, Seen]:
     seen = dict.fromkeys(slices, Seen())
+    waiting: list[Refused] = []
     for chunk in work.chunks():
-        with _refusals(work.table, [key for key in chunk.seen if key in slices]):
-            mode.insert(chunk, slices)
         for key, part in chunk.seen.items():
             if key in seen:
                 seen[key] += part
+        with _refusals(work.table, [key for key in chunk.seen if key in slices]):
+            refused = list(_judged(mode.insert(chunk, slices), seen, work))
         insert_quarantine(connection, chunk.bad, slices)
+        if road.spools:
+            waiting += refused
+        elif refused:
+            insert_quarantine(connection, work.fetch(refused), slices)
+    if waiting:
+        raise _Refusing(waiting)
     return seen
+
+
+def _settled(
+    mode: Mode, seen: dict[SliceKey, Seen], work: Work, slices: Mapping[SliceKey, Publication]
+) -> dict[SliceKey, Landed]:
+    landed: dict[SliceKey, Landed] = {}
+
+    def settle() -> Generator[Refused]:
+        landed.update((yield from mode.settle(slices)))
+
+    with _refusals(work.table, slices):
+        refused = list(_judged(settle(), seen, work))
+    if refused:
+        raise _Refusing(refused)
+    return landed
+
+
+def _judged(refused: Iterable[Refused], seen: dict[SliceKey, Seen], work: Work) -> Generator[Refused]:
+    """Count refused records as bad; no more are looked for where their slice fails by so many for certain."""
+    for one in refused:
+        key = place_in(seen, one)
+        seen[key] += Seen(bad=1)
+        # More records than it has offsets a slice cannot have.
+        judge(key, replace(seen[key], read=key.offsets), work.bad_policy, example=one.reason)
+        yield one
 
 
 @contextmanager
 def _refusals(table: Table, keys: Iterable[SliceKey]) -> Generator[None]:
-    """Rows that the database does not take, said in words."""
+    """What the database refuses as a whole, said in words."""
     try:
         yield
     except (RowsRefused, DBAPIError) as error:
-        if not isinstance(error, (RowsRefused, IntegrityError, DataError)) and code_of(error) != _KEY_TOO_LONG:
+        refused = refusal(error)
+        if refused is None:
             raise
         raise RowsRefused(
             f"rows of {', '.join(str(key) for key in keys)} were refused by the table {table.name!r}",
-            why=error.why if isinstance(error, RowsRefused) else str(error.orig).strip(),
-            cure="a transform may give at most one row per record, and rows that the table's constraints allow",
+            why=f"{refused.what}: {refused.why}" if refused is error else refused.why,
+            cure=refused.cure or "correct the table's constraint, or the function",
+        ) from error
+
+
+@contextmanager
+def _said_at_commit(work: Work) -> Generator[list[bool]]:
+    """A constraint that only COMMIT checks blames no row: said in words, once the list is not empty."""
+    ended: list[bool] = []
+    try:
+        yield ended
+    except DBAPIError as error:
+        refused = refusal(error) if ended else None
+        if refused is None:
+            raise
+        raise RowsRefused(
+            f"a deferred constraint on the table {work.table.name!r} was broken at COMMIT",
+            why=f"{refused.why}; which row broke it the database does not say then",
+            cure="correct the records' parents, or declare the constraint NOT DEFERRABLE: it then names its rows, "
+            "and they are quarantined",
         ) from error
 
 

@@ -37,6 +37,9 @@ class Road(Protocol):
     table_options: str
     """What follows the columns in CREATE TABLE."""
 
+    misfits: frozenset[str]
+    """Values that its types cannot hold: `nul` in text, `nan` and `inf` among numbers."""
+
     def spooled(self, chunks: Chunks) -> AbstractContextManager[Chunks]:
         """Chunks as the transaction may read them, as often as it has to be retried.
 
@@ -58,6 +61,10 @@ class Road(Protocol):
 
     def quoted(self, name: str) -> str:
         """A name as a statement carries it; refused where this database cannot hold it."""
+        ...
+
+    def undefer(self, connection: Connection, table: Table) -> None:
+        """Have the table's own deferred constraints checked by each statement: at COMMIT no row is blamed any more."""
         ...
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:

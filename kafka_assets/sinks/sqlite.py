@@ -32,6 +32,7 @@ class SQLiteRoad:
 
     spools = True
     table_options = " WITHOUT ROWID"
+    misfits = frozenset({"nan"})  # it would become NULL without a word
 
     @contextmanager
     def spooled(self, chunks: Chunks) -> Generator[Chunks]:
@@ -74,6 +75,9 @@ class SQLiteRoad:
         if not name or "\0" in name:
             raise TableIncompatible(f"SQLite cannot have a table or column named {name!r}", cure="choose another name")
         return '"' + name.replace('"', '""') + '"'
+
+    def undefer(self, connection: Connection, table: Table) -> None:
+        """Nothing can be done: what is deferred, SQLite checks at COMMIT alone."""
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         if rows.num_rows == 0:

@@ -85,14 +85,14 @@ def _fetch(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Tr
     if expected := sum(part.bad for part in seen.values()):
         # A union of good and bad in one query would read Kafka twice for every chunk.
         found = undecoded(valued(raw, stream), format=stream.format, schema=stream.schema_)
-        bad += _fetched(found, expected, "bad records")
+        bad += fetched(found, expected, "bad records")
     if stream.upsert is None:
         return Chunk(rows=rows, seen=seen, bad=tuple(bad))
     rows, places = keyed(rows, stream.upsert)
     if places.num_rows:
         whole = decode(valued(raw, stream), format=stream.format, schema=stream.schema_)
         unkeyed = keyless(raw, landed_columns(transform(good(whole)), stream=stream), stream.upsert)
-        bad += _fetched(unkeyed, places.num_rows, "records without key or order")
+        bad += fetched(unkeyed, places.num_rows, "records without key or order")
         seen = _added(seen, places, bad=1)
     deletes = None
     if expected := sum(part.deleted for part in seen.values()):
@@ -172,7 +172,7 @@ def _millis(stamp: datetime | None) -> int | None:
     return (aware - EPOCH) // timedelta(milliseconds=1)
 
 
-def _fetched(found: DataFrame, expected: int, what: str) -> Iterator[BadRecord]:
+def fetched(found: DataFrame, expected: int, what: str) -> Iterator[BadRecord]:
     """The bytes of records that could not become rows, by a second read of the same offsets."""
     return (_bad_record(row) for row in _all_of(found, expected, what).to_pylist())
 
