@@ -20,11 +20,15 @@ from kafka_assets.sinks.road import Road, Table
 
 _PIECE = "kafka_piece"
 _REASON_CHARACTERS = 1000
-# PostgreSQL: a key too long for its index, a view's check option, and RAISE or ASSERT in a trigger.
-_REFUSALS: frozenset[int | str | None] = frozenset({"54000", "44000", "P0001", "P0004", "45000"})
-# MySQL's and MariaDB's that the driver calls neither an IntegrityError nor a DataError: CHECKs, a column without its
-# value, JSON that is none, a value that does not parse or has a wrong encoding, SIGNAL in a trigger.
-_REFUSALS |= {3819, 4025, 1364, 3140, 3141, 1264, 1292, 1300, 1366, 1411, 1644}
+_REFUSALS: frozenset[int | str | None] = frozenset(
+    {
+        # PostgreSQL: a key too long for its index, a view's check option, and RAISE or ASSERT in a trigger.
+        *("54000", "44000", "P0001", "P0004", "45000"),
+        # MySQL's and MariaDB's that the driver calls neither an IntegrityError nor a DataError: CHECKs, a column
+        # without its value, JSON that is none, a value that does not parse or has a wrong encoding, SIGNAL.
+        *(3819, 4025, 1364, 3140, 3141, 1264, 1292, 1300, 1366, 1411, 1644),
+    }
+)
 
 
 def culprits(

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Fetch, Refused, Seen
 from kafka_assets.sinks.nested import json_text
@@ -26,6 +26,8 @@ _NUL = "it has a NUL character, which the database's text cannot hold"
 _NUMBER = "it is {}, which the database's numbers cannot hold"
 _FIRST, _LAST = date(1, 1, 1), date(9999, 12, 31)
 _DAWN, _DUSK = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
+
+_pc: Any = pyarrow.compute  # its stubs know scalars and arrays apart, and no function of both
 
 Place = tuple[int, int]
 
@@ -105,17 +107,17 @@ def _unfit(column: Any, misfits: Collection[str]) -> Generator[tuple[int, str]]:
         return
     yield from _where(_outside(column), _YEARS)
     if pa.types.is_floating(kind):
-        for name, test in (("nan", pc.is_nan), ("inf", pc.is_inf)):
+        for name, test in (("nan", _pc.is_nan), ("inf", _pc.is_inf)):
             if name in misfits:
                 yield from _where(test(column), _NUMBER.format(name.replace("nan", "NaN").replace("inf", "infinite")))
     if "nul" in misfits and _is_text(kind):
-        yield from _where(pc.match_substring(column, "\0"), _NUL)
+        yield from _where(_pc.match_substring(column, "\0"), _NUL)
 
 
 def _where(mask: Any, reason: str) -> list[tuple[int, str]]:
-    if mask is None or not pc.any(mask).as_py():
+    if mask is None or not _pc.any(mask).as_py():
         return []
-    return [(number, reason) for number in pc.indices_nonzero(mask).to_pylist()]
+    return [(number, reason) for number in _pc.indices_nonzero(mask).to_pylist()]
 
 
 def _spoiled(column: Any) -> bool:
@@ -136,7 +138,7 @@ def _outside(column: Any) -> Any:
         first, last, values = _DAWN, _DUSK, column.cast(pa.timestamp("us", kind.tz)).view(pa.timestamp("us"))
     else:
         return None
-    return pc.or_(pc.less(values, pa.scalar(first, values.type)), pc.greater(values, pa.scalar(last, values.type)))
+    return _pc.or_(_pc.less(values, pa.scalar(first, values.type)), _pc.greater(values, pa.scalar(last, values.type)))
 
 
 def _is_text(kind: Any) -> bool:
@@ -162,10 +164,10 @@ def _doubtful(leaf: Any, misfits: Collection[str]) -> bool:
     kind = leaf.type
     mask = _outside(leaf)
     if pa.types.is_floating(kind):
-        mask = pc.invert(pc.is_finite(leaf))
+        mask = _pc.invert(_pc.is_finite(leaf))
     elif "nul" in misfits and _is_text(kind):
-        mask = pc.match_substring(leaf, "\0")
-    return mask is not None and bool(pc.any(mask).as_py())
+        mask = _pc.match_substring(leaf, "\0")
+    return mask is not None and bool(_pc.any(mask).as_py())
 
 
 def _unfit_json(value: Any, misfits: Collection[str]) -> str | None:
