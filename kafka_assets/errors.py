@@ -101,7 +101,7 @@ class SliceFailed(Permanent):
 
 
 class RowsRefused(SliceFailed):
-    """The database refuses rows as they are: a value that it cannot hold, or a constraint of the table's."""
+    """The table refuses rows, and not for the fault of single records: those would be quarantined."""
 
 
 class KeyMoved(SliceFailed):

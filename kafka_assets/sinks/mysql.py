@@ -21,7 +21,7 @@ from kafka_assets.ledger.trouble import code_of
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.inserts import insert_rows
 from kafka_assets.sinks.lines import Spelling, lines
-from kafka_assets.sinks.road import Table, comparable, driver_errors, passed_through
+from kafka_assets.sinks.road import Table, comparable, driver_errors, nothing_overdue, passed_through
 
 _log = logging.getLogger(__name__)
 _SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=True)
@@ -63,6 +63,7 @@ class MySQLRoad:
     table_options = " ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     misfits = frozenset({"nan", "inf"})
     spooled = staticmethod(passed_through)
+    overdue = staticmethod(nothing_overdue)
     loads = True
     """Whether LOAD DATA LOCAL was not refused yet in this process."""
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from kafka_assets.errors import CountsDisagree, TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.lines import Spelling, lines
-from kafka_assets.sinks.road import Table, comparable, driver_errors, passed_through
+from kafka_assets.sinks.road import Table, comparable, driver_errors, nothing_overdue, passed_through
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,6 +43,7 @@ class PostgreSQLRoad:
     table_options = ""
     misfits = frozenset({"nul"})
     spooled = staticmethod(passed_through)
+    overdue = staticmethod(nothing_overdue)
 
     def column_type(self, kind: Any) -> str | None:
         if pa.types.is_decimal(kind):

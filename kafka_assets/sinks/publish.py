@@ -132,7 +132,7 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
                 work.confirm(seen)
             for publication in todo:
                 judge(publication.key, seen[publication.key], work.bad_policy)
-            landed = _settled(mode, seen, work, slices)
+            landed = _settled(connection, road, mode, work, seen, slices)
             # 6. Verify the attempts under lock.
             verify_attempts(connection, this.written)
             # 7. Counts.
@@ -191,12 +191,18 @@ def _insert(
 
 
 def _settled(
-    mode: Mode, seen: dict[SliceKey, Seen], work: Work, slices: Mapping[SliceKey, Publication]
+    connection: Connection,
+    road: Road,
+    mode: Mode,
+    work: Work,
+    seen: dict[SliceKey, Seen],
+    slices: Mapping[SliceKey, Publication],
 ) -> dict[SliceKey, Landed]:
     landed: dict[SliceKey, Landed] = {}
 
     def settle() -> Generator[Refused]:
         landed.update((yield from mode.settle(slices)))
+        yield from road.overdue(connection, work.table, [(one.source_id, key) for key, one in slices.items()])
 
     with _refusals(work.table, slices):
         refused = list(_judged(settle(), seen, work))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import SettingsError
 from kafka_assets.ledger.schema import dialect_name
-from kafka_assets.records import Chunks
+from kafka_assets.records import Chunks, Refused
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Upsert
 
@@ -67,6 +67,12 @@ class Road(Protocol):
         """Have the table's own deferred constraints checked by each statement: at COMMIT no row is blamed any more."""
         ...
 
+    def overdue(
+        self, connection: Connection, table: Table, slices: Iterable[tuple[int, SliceKey]]
+    ) -> Sequence[Refused]:
+        """The rows of these slices, each with its source, that only COMMIT would refuse, without naming them."""
+        ...
+
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         """Insert rows under their lineage key, and return how many there are now."""
         ...
@@ -103,6 +109,11 @@ def comparable(kind: Any) -> bool:
 def passed_through(chunks: Chunks) -> Generator[Chunks]:
     """Chunks as they come: read inside the transaction, and read again when that is retried."""
     yield chunks
+
+
+def nothing_overdue(connection: Connection, table: Table, slices: Iterable[tuple[int, SliceKey]]) -> Sequence[Refused]:
+    """For a database whose statements have refused everything before COMMIT."""
+    return ()
 
 
 @contextmanager

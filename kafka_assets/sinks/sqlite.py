@@ -7,7 +7,7 @@ its locks when it closes a connection, and committed rows would be lost (measure
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
@@ -19,9 +19,11 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from kafka_assets.errors import TableIncompatible
-from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks
+from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks, Refused
 from kafka_assets.sinks.nested import json_text, timestamp_text
 from kafka_assets.sinks.road import Table, comparable
+from kafka_assets.sinks.sqlite_deferred import orphans
+from kafka_assets.slices import SliceKey
 
 _EXACT_DIGITS = 15
 """A double holds so many decimal digits exactly: up to here a decimal is a number, beyond it is text."""
@@ -78,6 +80,11 @@ class SQLiteRoad:
 
     def undefer(self, connection: Connection, table: Table) -> None:
         """Nothing can be done: what is deferred, SQLite checks at COMMIT alone."""
+
+    def overdue(
+        self, connection: Connection, table: Table, slices: Iterable[tuple[int, SliceKey]]
+    ) -> Sequence[Refused]:
+        return orphans(connection, self, table, slices)
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         if rows.num_rows == 0:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from kafka_assets.errors import RowsRefused
 from kafka_assets.ledger.engine import write
+from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.mysql import MySQLRoad
 from kafka_assets_tests.integration.conftest import ledger
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar, target
@@ -22,17 +22,17 @@ def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize(
-    "constraint",
+    ("constraint", "landed"),
     [
-        "modify note varchar(3)",
-        "add constraint few check (id < 2)",
-        "add unique (note(10))",
-        "modify id tinyint unsigned",
+        ("modify note varchar(3)", 0),
+        ("add constraint few check (id < 2)", 2),
+        ("add unique (note(10))", 1),
+        ("modify id tinyint unsigned", 256),
     ],
 )
 @pytest.mark.parametrize("loads", [True, False])
-def test_what_load_data_leaves_out_or_changes_fails_the_slice(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, constraint: str, loads: bool
+def test_what_load_data_leaves_out_or_changes_is_looked_for_row_by_row(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, constraint: str, landed: int, loads: bool
 ) -> None:
     keys = plan(engine, slices=[(0, 5), (5, 500)])
     table = target(engine)
@@ -40,10 +40,12 @@ def test_what_load_data_leaves_out_or_changes_fails_the_slice(
         connection.execute(text(f"alter table orders {constraint}"))
     monkeypatch.setattr(MySQLRoad, "loads", loads)
     monkeypatch.setattr("kafka_assets_tests.ledgers.target", lambda _: table)
-    with pytest.raises(RowsRefused, match="refused by the table"):
-        Attempt(engine, keys).claim().publish(*(chunk_of(key, note="four") for key in keys))
-    assert rows_of(engine) == []
-    assert scalar(engine, "select count(*) from kafka_publication where state = 'committed'") == 0
+    policy = BadPolicy("quarantine", 1.0)
+    Attempt(engine, keys).claim().publish(*(chunk_of(key, note="four") for key in keys), policy=policy)
+    assert [offset for _, offset, _ in rows_of(engine)] == list(range(landed))
+    assert {note for _, _, note in rows_of(engine)} <= {"four"}
+    assert scalar(engine, "select count(*) from kafka_quarantine") == 500 - landed
+    assert scalar(engine, "select count(*) from kafka_quarantine where reason like '(%'") == 500 - landed
 
 
 def test_where_the_server_forbids_files_rows_are_inserted_and_it_is_said_once(

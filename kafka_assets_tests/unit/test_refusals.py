@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Engine, event
 
 from kafka_assets.errors import RowsRefused
-from kafka_assets_tests.ledgers import plan, quoted, scalar
-from kafka_assets_tests.refusals_contract import BAD, GOOD, RefusalsContract, constrain, land, run, target
-from kafka_assets_tests.upserts import Put, standing
+from kafka_assets_tests.ledgers import plan, scalar
+from kafka_assets_tests.refusals_contract import RefusalsContract, land, run, target
+from kafka_assets_tests.upserts import BY_OFFSET, Gone, Put, standing
 from kafka_assets_tests.values_contract import ValuesContract
 
 
@@ -33,13 +33,17 @@ class TestValuesOnSQLite(ValuesContract):
     """The engine is the unit tests' own."""
 
 
-def test_a_deferred_constraint_that_breaks_at_commit_fails_the_slice_in_words(engine: Engine) -> None:
-    [key] = plan(engine, slices=[(0, 4)])
-    target(engine, None)
-    run(engine, "create table parents (id integer primary key)", f"insert into parents values ({GOOD})")
-    rank = quoted(engine, "rank")
-    constrain(engine, f"foreign key ({rank}) references parents (id) deferrable initially deferred")
+def test_a_deferred_foreign_key_of_other_rows_fails_the_slice_in_words(engine: Engine) -> None:
+    first, second = plan(engine, slices=[(0, 4), (4, 8)])
+    target(engine, BY_OFFSET)
+    land(engine, first, Put(0, 0), Put(1, 1), upsert=BY_OFFSET)
+    deferred = "deferrable initially deferred"
+    run(
+        engine,
+        f"create table children (id bigint primary key references orders (id) {deferred})",
+        "insert into children values (1)",
+    )
     with pytest.raises(RowsRefused, match=r"broken at COMMIT.*NOT DEFERRABLE"):
-        land(engine, key, Put(0, 0, at=GOOD), Put(1, 1, at=BAD), upsert=None)
-    assert standing(engine) == {}
-    assert scalar(engine, "select count(*) from kafka_publication where state = 'committed'") == 0
+        land(engine, second, Gone(4, 0), Gone(5, 1), upsert=BY_OFFSET)
+    assert sorted(standing(engine)) == [0, 1]
+    assert scalar(engine, "select count(*) from kafka_publication where state = 'committed'") == 1
