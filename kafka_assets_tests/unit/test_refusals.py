@@ -25,10 +25,12 @@ def unsynced(engine: Engine) -> Engine:
     return engine
 
 
+@pytest.mark.slow  # all of them together
 class TestRefusalsOnSQLite(RefusalsContract):
     """The engine is the unit tests' own."""
 
 
+@pytest.mark.slow  # all of them together
 class TestValuesOnSQLite(ValuesContract):
     """The engine is the unit tests' own."""
 
