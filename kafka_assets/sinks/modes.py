@@ -41,7 +41,9 @@ class Mode(Protocol):
 
 
 def mode_of(connection: Connection, road: Road, table: Table) -> Mode:
-    return Append(connection, road, table) if table.upsert is None else Upserting(connection, road, table)
+    if table.upsert is not None:
+        return Upserting(connection, road, table)
+    return Whole(connection, road, table) if table.ordinal else Append(connection, road, table)
 
 
 class Append:
@@ -62,6 +64,25 @@ class Append:
 
     def settle(self, slices: Slices) -> dict[SliceKey, Landed]:
         return {key: Landed(self._landed[key]) for key in slices}
+
+
+class Whole(Append):
+    """Rows of whole slices: which record went into which of them, nobody can tell.
+
+    So the good records of a slice landed if any row came of them, and else were left out.
+    """
+
+    def __init__(self, connection: Connection, road: Road, table: Table) -> None:
+        super().__init__(connection, road, table)
+        self._good: Counter[SliceKey] = Counter()
+
+    def insert(self, chunk: Chunk, slices: Slices) -> None:
+        super().insert(chunk, slices)
+        self._good.update({key: part.read - part.bad for key, part in chunk.seen.items()})
+
+    def settle(self, slices: Slices) -> dict[SliceKey, Landed]:
+        rows = {key: one.landed for key, one in super().settle(slices).items()}
+        return {key: Landed(self._good[key] if rows[key] else 0, rows=rows[key]) for key in slices}
 
 
 class Upserting:

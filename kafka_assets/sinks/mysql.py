@@ -63,6 +63,7 @@ class MySQLRoad:
     spools = False
     # Compared byte by byte, as the records are: no two values are equal that differ.
     table_options = " ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    adds_one_column = False
     spooled = staticmethod(passed_through)
     loads = True
     """Whether LOAD DATA LOCAL was not refused yet in this process."""

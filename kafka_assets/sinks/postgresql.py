@@ -41,6 +41,7 @@ class PostgreSQLRoad:
 
     spools = False
     table_options = ""
+    adds_one_column = False
     spooled = staticmethod(passed_through)
 
     def column_type(self, kind: Any) -> str | None:

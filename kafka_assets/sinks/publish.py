@@ -64,6 +64,12 @@ class Published:
     outcome: Outcome | None
     """None: it was committed before, and this run had nothing to do."""
 
+    @property
+    def other_records(self) -> bool:
+        """Whether this replay read other records than those that were committed before (information, no error)."""
+        before, now = self.publication.fingerprint, self.outcome and self.outcome.fingerprint
+        return before is not None and now is not None and before != now
+
 
 def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     """Publish the claimed slices in one transaction, or none of them."""
