@@ -30,19 +30,20 @@ def test_the_victim_of_a_deadlock_begins_the_whole_transaction_again(
     with other.connect() as connection, connection.begin():
         _weighty(connection)
         connection.execute(text("select publication_id from kafka_claim for update"))
-        waiting = threading.Thread(
-            target=lambda: connection.execute(text("select id from kafka_publication for update")).all()
-        )
+
+        def lock_both() -> None:
+            connection.execute(text("select id from kafka_publication for update"))
+            connection.rollback()
+
+        waiting = threading.Thread(target=lock_both)
 
         def meet() -> None:
             if len(tries) == 1:
                 waiting.start()
                 time.sleep(1.5)  # it looks for a deadlock before there is one: this transaction then finds it
-            else:
-                connection.rollback()
 
-        with _released(waiting, connection):
-            attempt.publish(between=meet)
+        attempt.publish(between=meet)
+        waiting.join(30)
     assert len(tries) == 2
     assert len(rows_of(engine)) == 5
     assert scalar(engine, "select committed_attempt from kafka_publication") == 1
@@ -92,14 +93,6 @@ def _weighty(connection: Connection) -> None:
 
 
 @contextmanager
-def _released(waiting: threading.Thread, connection: Connection) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        waiting.join(30)
-
-
-@contextmanager
 def _ordinary(engine: Engine) -> Iterator[tuple[Engine, Callable[[bool], None]]]:
     """An engine of a user without privileges over the server, and the switch that makes it read-only."""
     admin = create_engine(engine.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
@@ -113,7 +106,11 @@ def _ordinary(engine: Engine) -> Iterator[tuple[Engine, Callable[[bool], None]]]
     if engine.dialect.name == "postgresql":
 
         def standby(on: bool) -> None:
-            said(f"alter database {database} set default_transaction_read_only = {'on' if on else 'off'}")
+            # Of this very connection it holds already.
+            said(
+                "set default_transaction_read_only = off",
+                f"alter database {database} set default_transaction_read_only = {'on' if on else 'off'}",
+            )
 
         url = engine.url
     else:
