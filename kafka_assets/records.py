@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PARTITION = "kafka_partition"
 OFFSET = "kafka_offset"
 SOURCE = "kafka_source"
+ORDINAL = "kafka_ordinal"
+"""The number of a row among those of its slice, where a transform saw the whole slice."""
 KEY = "kafka_key"
 TIMESTAMP = "kafka_timestamp"
 
@@ -33,6 +35,8 @@ class Seen:
     bytes_read: int = 0
     first_timestamp: int | None = None
     last_timestamp: int | None = None
+    fingerprint: int | None = None
+    """The hashes of all records, combined: the same for the same records in any order and any parts."""
 
     def __add__(self, other: Seen) -> Seen:
         firsts = [at for at in (self.first_timestamp, other.first_timestamp) if at is not None]
@@ -44,7 +48,12 @@ class Seen:
             bytes_read=self.bytes_read + other.bytes_read,
             first_timestamp=min(firsts, default=None),
             last_timestamp=max(lasts, default=None),
+            fingerprint=_xor(self.fingerprint, other.fingerprint),
         )
+
+
+def _xor(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else one ^ other
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,10 @@ class Stream(BaseModel):
     on_bad: Literal["quarantine", "fail"] = "quarantine"
     max_bad_ratio: float = Field(default=0.01, ge=0, le=1)
     on_expired: Literal["fail", "record"] = "fail"
+    evolve: Literal["none", "add_columns"] = "none"
+    """What becomes of columns that the stream delivers and an existing table lacks: refused, or added as nullable."""
+    scope: Literal["record", "slice"] = "record"
+    """What the transform may look at: each record by itself, or all records of exactly one slice."""
     max_attempts: int = Field(default=5, ge=1)
 
     @field_validator("name")
@@ -120,6 +124,11 @@ class Stream(BaseModel):
             raise ValueError("mode upsert needs key: the columns that tell rows apart, for example [id] or [kafka_key]")
         if self.mode == "append" and (self.key or self.order_by != "offset"):
             raise ValueError("key and order_by belong to mode upsert; an append table is identified by its offsets")
+        if self.mode == "upsert" and self.scope == "slice":
+            raise ValueError(
+                "scope slice belongs to mode append: a row made of many records has no version of its own, "
+                "so which of two rows of a key is the later one could not be told"
+            )
         return self
 
     @property

@@ -35,6 +35,7 @@ def kafka_asset(
     The function takes `records` (and `context`, if it wants it) and returns a DataFrame. It must give
     the same rows for any subset of the records, since big slices are landed in chunks, and it must
     let `kafka_partition` and `kafka_offset` through, in mode upsert also the columns of `key` and `order_by`.
+    With `scope="slice"` neither holds: it is called with all records of one slice, and may aggregate them.
     Records that delete a key it never sees; one that it leaves out leaves an earlier row of its key as it is.
     Further attributes are those of
     :class:`kafka_assets.streams.Stream`.

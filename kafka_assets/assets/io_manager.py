@@ -60,9 +60,15 @@ class SliceIOManager(dg.ConfigurableIOManager):
         )
         rows = results(engine, [one.publication.id for one in published])
         for one in published:
-            landing.tell(str(one.publication.key), metadata_of(rows[one.publication.id], landing.stream))
+            told = metadata_of(rows[one.publication.id], landing.stream)
+            landing.tell(str(one.publication.key), {**told, **({"other_records": True} if one.other_records else {})})
             if one.outcome is None:
                 context.log.info(f"slice {one.publication.key} was committed before: nothing to do")
+            elif one.other_records:
+                context.log.info(
+                    f"slice {one.publication.key} was replayed with other records than those committed before: "
+                    f"{one.outcome.records_read} now, {one.publication.records_read} then, with another fingerprint"
+                )
 
 
 def _verify_keys(landing: Landing) -> None:

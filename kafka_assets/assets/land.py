@@ -63,7 +63,16 @@ def _publish(
     readable = _readable_from(landing, held)
     road = road_for(engine)
     schema = landing.schema(cast(DataFrame, frame))
-    table = ensure_table(engine, road, name=stream.target, asset=stream.asset, schema=schema, upsert=stream.upsert)
+    table = ensure_table(
+        engine,
+        road,
+        name=stream.target,
+        asset=stream.asset,
+        schema=schema,
+        upsert=stream.upsert,
+        ordinal=stream.scope == "slice",
+        evolve=stream.evolve == "add_columns",
+    )
 
     def confirm(seen: Mapping[SliceKey, Seen]) -> None:
         _confirm(landing, held, readable, seen)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka_assets.records import Chunk
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import good, landed_columns, stream_chunks
+from kafka_assets.spark.chunks import fetch_records, good, landed_columns, stream_chunks
 from kafka_assets.spark.decode import decode
 from kafka_assets.spark.deletes import check_key, valued
+from kafka_assets.spark.whole import fetch_slice, placed
 from kafka_assets.streams import Stream
 
 CHUNK_OFFSETS = 250_000
@@ -28,6 +30,8 @@ CHUNK_OFFSETS = 250_000
 
 CHUNK_SLICES = 20
 """Each slice of a chunk adds its own counts to the query; a hundred would make it slow to plan."""
+
+ALL = 2**63 - 1
 
 _ATTRIBUTE = "_kafka_assets_landing"
 
@@ -55,12 +59,15 @@ class Landing:
 
     def decoded(self, some: Sequence[Piece]) -> DataFrame:
         raw = valued(self.records.read(self.spark, some), self.stream)
-        return decode(raw, format=self.stream.format, schema=self.stream.schema_)
+        return good(decode(raw, format=self.stream.format, schema=self.stream.schema_))
 
     def frame(self) -> DataFrame:
         """The whole of it, lazily: what the asset's function gives for all slices of the run."""
-        reads = [self.decoded(some) for some in pieces(self.keys, max_offsets=2**63 - 1, max_slices=len(self.keys))]
-        frame = self.transform(good(reduce(DataFrame.unionByName, reads)))
+        if self.stream.scope == "slice":
+            frame = reduce(DataFrame.unionByName, [self.transform(self.decoded(some)) for some in _whole(self.keys)])
+        else:
+            reads = [self.decoded(some) for some in pieces(self.keys, max_offsets=ALL, max_slices=len(self.keys))]
+            frame = self.transform(reduce(DataFrame.unionByName, reads))
         setattr(frame, _ATTRIBUTE, self)
         return frame
 
@@ -72,20 +79,32 @@ class Landing:
         return to_arrow_schema(landed, timezone="UTC")
 
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
-        """Chunks of at most `CHUNK_OFFSETS`, from the offset of each slice that can still be read."""
+        """Chunks of at most `CHUNK_OFFSETS`, or of one slice, from the offset of each that can still be read."""
         readable = [part for part in self.keys if read_from.get(part, part.start) < part.end]
         plan = pieces(readable, max_offsets=CHUNK_OFFSETS, max_slices=CHUNK_SLICES, read_from=read_from)
+        fetch = fetch_records
+        if self.stream.scope == "slice":
+            plan, fetch = _whole(readable, read_from), fetch_slice
 
         def read() -> Any:
             if not plan:
-                # Every record expired: an empty chunk keeps the books of each slice.
-                return iter((Chunk(rows=self.schema(self.frame()).empty_table(), seen={}),))
-            return stream_chunks(plan, read=self._raw, stream=self.stream, transform=self.transform)
+                return iter((self._nothing(),))
+            return stream_chunks(plan, partial(fetch, read=self._raw, stream=self.stream, transform=self.transform))
 
         return read
 
+    def _nothing(self) -> Chunk:
+        """Every record expired: an empty chunk keeps the books of each slice."""
+        rows = self.schema(self.frame()).empty_table()
+        return Chunk(rows=placed(rows, self.keys[0]) if self.stream.scope == "slice" else rows, seen={})
+
     def _raw(self, some: Sequence[Piece]) -> DataFrame:
         return self.records.read(self.spark, some)
+
+
+def _whole(keys: Sequence[SliceKey], read_from: Mapping[SliceKey, int] = MappingProxyType({})) -> list[list[Piece]]:
+    """Each slice by itself, uncut."""
+    return pieces(keys, max_offsets=ALL, max_slices=1, read_from=read_from)
 
 
 def landing_of(frame: object) -> Landing | None:

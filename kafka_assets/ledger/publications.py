@@ -30,6 +30,7 @@ class Publication:
     state: str
     committed_attempt: int | None
     records_read: int
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ def _publications() -> Any:
             t.publication.c.state,
             t.publication.c.committed_attempt,
             t.publication.c.records_read,
+            t.publication.c.fingerprint,
             t.slice_.c.source_id,
             t.slice_.c.partition,
             t.slice_.c.start_offset,
@@ -199,6 +201,7 @@ def _publication(row: Row[Any]) -> Publication:
         state=row.state,
         committed_attempt=row.committed_attempt,
         records_read=row.records_read,
+        fingerprint=row.fingerprint,
     )
 
 

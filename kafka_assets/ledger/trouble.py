@@ -14,8 +14,15 @@ from kafka_assets.errors import KafkaAssetsError, LedgerBusy, SettingsError
 _POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", "25P03"}
 # Lock wait timeout, deadlock, NOWAIT or statement timeout, too many connections, shutdown, killed, idle too long;
 # 2003, 2006, 2013, 2014, 2055: the connection. 1020: MariaDB's record has changed since last read.
-_MYSQL = {1020, 1205, 1213, 1317, 3024, 3572, 1040, 1053, 1927, 1969, 3169, 4031, 2003, 2006, 2013, 2014, 2055}
+# 1412, 1684: somebody else's ALTER of a table that is being read or described.
+_MYSQL = {
+    *(1020, 1205, 1213, 1317, 1412, 1684, 3024, 3572),
+    *(1040, 1053, 1927, 1969, 3169, 4031, 2003, 2006, 2013, 2014, 2055),
+}
+# A primary that became a standby, or a standby that is none yet; 1290 stands for any switch of the server's.
+_READ_ONLY = {"25006", 1290, 1792, 1836}
 _MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
+_ANY_SWITCH = 1290
 _MYSQL_INTERRUPTED = {1317, 3024}
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN, _SQLITE_NOTADB = 5, 6, 8, 14, 26
 
@@ -23,6 +30,13 @@ _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN, _SQLITE_NOTADB
 def translate(error: DBAPIError) -> KafkaAssetsError | None:
     """This package's error for what the driver raised; None where it is no trouble of the database's own."""
     code = code_of(error)
+    if code in _READ_ONLY and (code != _ANY_SWITCH or "read" in _said(error)):
+        return LedgerBusy(
+            "the database takes no writes at the moment",
+            why=_said(error),
+            cure="the whole transaction is tried again on a new connection, as after a failover; if it stays so, "
+            "correct KAFKA_ASSETS_DATABASE_URL: it must lead to the primary",
+        )
     if lost(error) or code in _POSTGRESQL or code in _MYSQL or code in {_SQLITE_BUSY, _SQLITE_LOCKED}:
         return LedgerBusy(
             "the database was busy, or went away",

@@ -16,6 +16,7 @@ from kafka_assets.slices import SliceKey
 
 TOLERATED = 100
 """Below so many bad records a ratio says nothing."""
+_64_BITS = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Landed:
     landed: int = 0
     superseded: int = 0
     tombstoned: int = 0
+    rows: int | None = None
+    """Rows written, where they are not one for each record that landed."""
 
     @property
     def records(self) -> int:
@@ -105,10 +108,11 @@ def outcome_of(key: SliceKey, seen: Seen, *, landed: Landed, expired_to: int | N
         filtered=filtered,
         quarantined=seen.bad,
         holes=holes,
-        rows_written=landed.landed,
+        rows_written=landed.landed if landed.rows is None else landed.rows,
         bytes_read=seen.bytes_read,
         expired_start=key.start if expired else None,
         expired_end=expired_to if expired else None,
         first_timestamp=seen.first_timestamp,
         last_timestamp=seen.last_timestamp,
+        fingerprint=None if seen.fingerprint is None else f"{seen.fingerprint & _64_BITS:016x}",
     )

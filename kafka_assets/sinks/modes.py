@@ -45,7 +45,9 @@ class Mode(Protocol):
 
 
 def mode_of(connection: Connection, road: Road, table: Table) -> Mode:
-    return Append(connection, road, table) if table.upsert is None else Upserting(connection, road, table)
+    if table.upsert is not None:
+        return Upserting(connection, road, table)
+    return Whole(connection, road, table) if table.ordinal else Append(connection, road, table)
 
 
 class Append:
@@ -69,6 +71,31 @@ class Append:
     def settle(self, slices: Slices) -> Generator[Refused, None, dict[SliceKey, Landed]]:
         yield from ()
         return {key: Landed(self._landed[key]) for key in slices}
+
+
+class Whole(Append):
+    """Rows of whole slices: which record went into which of them, nobody can tell.
+
+    So the good records of a slice landed if any row came of them, and else were left out.
+    """
+
+    def __init__(self, connection: Connection, road: Road, table: Table) -> None:
+        super().__init__(connection, road, table)
+        self._good: Counter[SliceKey] = Counter()
+
+    def insert(self, chunk: Chunk, slices: Slices) -> Generator[Refused]:
+        """All rows or none: which record to quarantine for a row that the table refuses, nobody can tell either."""
+        yield from ()
+        rows, counts = landed_by_slice(chunk, slices)
+        for source_id in {slices[key].source_id for key in counts}:
+            self._road.insert(self._connection, self._table, rows, source_id=source_id)
+        self._landed.update(counts)
+        self._good.update({key: part.read - part.bad for key, part in chunk.seen.items()})
+
+    def settle(self, slices: Slices) -> Generator[Refused, None, dict[SliceKey, Landed]]:
+        yield from ()
+        rows = self._landed
+        return {key: Landed(self._good[key] if rows[key] else 0, rows=rows[key]) for key in slices}
 
 
 class Upserting:

@@ -62,6 +62,7 @@ class MySQLRoad:
     # Compared byte by byte, as the records are: no two values are equal that differ.
     table_options = " ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     misfits = frozenset({"nan", "inf"})
+    adds_one_column = False
     spooled = staticmethod(passed_through)
     overdue = staticmethod(nothing_overdue)
     loads = True

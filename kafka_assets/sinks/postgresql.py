@@ -42,6 +42,7 @@ class PostgreSQLRoad:
     spools = False
     table_options = ""
     misfits = frozenset({"nul"})
+    adds_one_column = False
     spooled = staticmethod(passed_through)
     overdue = staticmethod(nothing_overdue)
 

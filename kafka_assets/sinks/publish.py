@@ -44,6 +44,15 @@ def _not_again(refused: Sequence[Refused]) -> Sequence[BadRecord]:
     )
 
 
+def _of_no_record(refused: Sequence[Refused]) -> Sequence[BadRecord]:
+    raise RowsRefused(
+        f"the table refuses a row of the slice that begins at offset {refused[0].offset}"
+        f" of partition {refused[0].partition}",
+        why=refused[0].reason,
+        cure="correct the function or the table: a row of a whole slice is no single record's, so none is quarantined",
+    )
+
+
 @dataclass(frozen=True)
 class Work:
     """All that a publication of one run's slices needs; nothing of it changes when the transaction is retried."""
@@ -75,6 +84,12 @@ class Published:
     outcome: Outcome | None
     """None: it was committed before, and this run had nothing to do."""
 
+    @property
+    def other_records(self) -> bool:
+        """Whether this replay read other records than those that were committed before (information, no error)."""
+        before, now = self.publication.fingerprint, self.outcome and self.outcome.fingerprint
+        return before is not None and now is not None and before != now
+
 
 class _Refusing(Exception):
     """Records that the table refuses under a lock for which others wait: Kafka is asked for them without it."""
@@ -88,6 +103,8 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     """Publish the claimed slices in one transaction, or none of them."""
     started = time.monotonic()
     sieved = work.chunks
+    if work.table.ordinal:
+        work = replace(work, fetch=_of_no_record)
     with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in sieved())) as chunks:
         if road.spools:
             work.confirm(_seen_in(chunks()))

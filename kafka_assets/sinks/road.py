@@ -27,6 +27,8 @@ class Table:
     types: tuple[str, ...] = ()
     """The SQL types of the columns."""
     upsert: Upsert | None = None
+    ordinal: bool = False
+    """Whether its rows are those of whole slices: at the slice's start, told apart by an ordinal."""
 
 
 class Road(Protocol):
@@ -36,6 +38,8 @@ class Road(Protocol):
     """Whether all chunks are read before the transaction begins."""
     table_options: str
     """What follows the columns in CREATE TABLE."""
+    adds_one_column: bool
+    """Whether an ALTER TABLE adds no more than one column."""
 
     misfits: frozenset[str]
     """Values that its types cannot hold: `nul` in text, `nan` and `inf` among numbers."""

@@ -35,6 +35,7 @@ class SQLiteRoad:
     spools = True
     table_options = " WITHOUT ROWID"
     misfits = frozenset({"nan"})  # it would become NULL without a word
+    adds_one_column = True
 
     @contextmanager
     def spooled(self, chunks: Chunks) -> Generator[Chunks]:
@@ -71,7 +72,8 @@ class SQLiteRoad:
         return self.column_type(kind) if comparable(kind) else None
 
     def plain_type(self, declared: str) -> str:
-        return declared.upper()
+        plain = declared.upper()
+        return "INTEGER" if "INT" in plain else plain  # what SQLite itself goes by
 
     def quoted(self, name: str) -> str:
         if not name or "\0" in name:

@@ -1,23 +1,26 @@
-"""Target tables: made on request, owned by one asset, refused before any work where they do not fit."""
+"""Target tables: made and widened on request, owned by one asset, refused before any work where they do not fit.
+
+All of it happens outside of the publishing transaction, under a short lock timeout: DDL that waits for a lock
+lets everybody else wait behind it. So it gives up soon, lets the others pass, and comes back.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, insert, inspect, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from kafka_assets.errors import TableIncompatible
-from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.errors import LedgerBusy
 from kafka_assets.ledger.drivers import set_lock_timeout
 from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.retries import retried
-from kafka_assets.records import OFFSET, PARTITION, SOURCE, TIMESTAMP
+from kafka_assets.ledger.trouble import code_of
+from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, TIMESTAMP
+from kafka_assets.sinks.owners import own
 from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.shapes import Shape, missing, refuse_names, sql_types, standing
 from kafka_assets.sinks.versions import hidden, key_types
 from kafka_assets.streams import Upsert
 
@@ -26,180 +29,69 @@ if TYPE_CHECKING:
 
 
 _LOCK_SECONDS = 3
-"""DDL that waits for a lock lets everybody else wait behind it."""
 _LINEAGE: dict[str, str] = {SOURCE: "BIGINT", PARTITION: "INTEGER", OFFSET: "BIGINT"}
+# A table or a column that is there by now: PostgreSQL, then MySQL and MariaDB. SQLite's writers come one by one.
+_THERE = {"42P07", "42701", 1050, 1060}
+_LOOKS = 3
 
 
 def ensure_table(
-    engine: Engine, road: Road, *, name: str, asset: str, schema: pa.Schema, upsert: Upsert | None = None
+    engine: Engine,
+    road: Road,
+    *,
+    name: str,
+    asset: str,
+    schema: pa.Schema,
+    upsert: Upsert | None = None,
+    ordinal: bool = False,
+    evolve: bool = False,
 ) -> Table:
-    """The target of an asset, made if it is not there; outside of any publishing transaction."""
+    """The target of an asset, made if it is not there; with `evolve`, columns that it lacks are added.
+
+    With `ordinal`, its rows are those of whole slices, and are told apart by their number in the slice.
+    """
     kinds: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
     carried = (PARTITION, OFFSET) if upsert is None else (PARTITION, OFFSET, TIMESTAMP)
-    wanted = _types(road, {column: kind for column, kind in kinds.items() if column not in carried})
-    ours, key = _LINEAGE, tuple(_LINEAGE)
+    wanted = sql_types(road, {column: kind for column, kind in kinds.items() if column not in carried})
+    ours = {**_LINEAGE, ORDINAL: "BIGINT"} if ordinal else _LINEAGE
+    key = tuple(ours)
     if upsert is not None:
         wanted |= key_types(road, kinds, upsert)
         ours, key = hidden(upsert, kinds), upsert.key
-    _refuse_names(name, wanted, reserved=(SOURCE,) if upsert is None else tuple(ours))
-    table = Table(name=name, columns=tuple(wanted), types=tuple(wanted.values()), upsert=upsert)
-    create = _create(road, name, ours, wanted, key=key)
+    refuse_names(name, wanted, reserved=(SOURCE, ORDINAL) if upsert is None else tuple(ours))
+    shape = Shape(name=name, ours=ours, columns=wanted, key=key, upsert=upsert is not None)
+    named = {ORDINAL: ours[ORDINAL], **wanted} if ordinal else wanted
+    table = Table(name=name, columns=tuple(named), types=tuple(named.values()), upsert=upsert, ordinal=ordinal)
+    create = shape.create(road)
 
     def ensure() -> None:
         with write(engine) as connection:
             set_lock_timeout(connection, _LOCK_SECONDS)
-            _own(connection, table, asset=asset)
-            existing = _columns(connection, name)
-            if existing is None:
-                # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
-                connection.exec_driver_sql(create, execution_options={"no_parameters": True})
-            else:
-                if upsert is not None:
-                    _compare_versions(connection, name, existing, {*ours, *wanted}, key)
-                _compare(road, name, ours, wanted, existing)
+            own(connection, table, asset=asset)
+            found = standing(connection, name)
+            lacking = [] if found is None else missing(road, shape, found, evolve=evolve)
+            # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
+            for statement in [create] if found is None else shape.add(road, lacking) if lacking else []:
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
-    try:
-        retried(ensure)
-    except IntegrityError:
-        # Another process took it for its own meanwhile: what stands now is looked at once more.
-        retried(ensure)
+    _settled(ensure, name)
     return table
 
 
-def _own(connection: Connection, table: Table, *, asset: str) -> None:
-    name = table.name
-    mode = "append" if table.upsert is None else "upsert"
-    owned = select(t.target.c.table_name, t.target.c.asset, t.target.c.mode)
-    rows = connection.execute(owned.where((t.target.c.table_name == name) | (t.target.c.asset == asset))).all()
-    owners: dict[str, str] = {row.table_name: row.asset for row in rows}
-    if owners.get(name, asset) != asset:
-        raise TableIncompatible(
-            f"the table {name!r} belongs to the asset {owners[name]!r}, not to {asset!r}",
-            why="two writers of one table could replace each other's rows",
-            cure=f"declare another target for {asset!r}",
-        )
-    if owners and name not in owners:
-        raise TableIncompatible(
-            f"the table {name!r} cannot become the target of {asset!r}",
-            why=f"the asset has the target {next(iter(owners))!r} in this ledger already, and an asset has one",
-            cure="keep its target, or give the new declaration a new name",
-        )
-    if owners and rows[0].mode != mode:
-        raise TableIncompatible(
-            f"the table {name!r} lands in mode {rows[0].mode}, and {asset!r} is declared with mode {mode}",
-            why="the two identify rows differently",
-            cure="keep the mode, or give the new declaration a new name and target",
-        )
-    if not owners:
-        keys = None if table.upsert is None else json.dumps(table.upsert.key)
-        values = {"table_name": name, "asset": asset, "mode": mode, "key_columns": keys}
-        connection.execute(insert(t.target).values(**values, created_at=now_ts()))
-
-
-@dataclass(frozen=True)
-class _Column:
-    declared: str
-    demanded: bool
-    """Whether a row that does not name it is refused, or is filled with what nobody meant."""
-
-
-def _columns(connection: Connection, name: str) -> dict[str, _Column] | None:
-    inspector = inspect(connection)
-    if not inspector.has_table(name):
-        return None
-    return {
-        column["name"]: _Column(
-            declared=column["type"].compile(dialect=connection.dialect),
-            demanded=not column["nullable"]
-            and column.get("default") is None
-            and column.get("autoincrement") is not True
-            and "computed" not in column
-            and "identity" not in column,
-        )
-        for column in inspector.get_columns(name)
-    }
-
-
-def _types(road: Road, kinds: dict[str, Any]) -> dict[str, str]:
-    types: dict[str, str] = {}
-    for column, kind in kinds.items():
-        found = road.column_type(kind)
-        if found is None:
-            raise TableIncompatible(
-                f"the stream delivers a column {column!r} of type {kind}, and the database has no type that holds it",
-                cure="cast it to another type in the transform",
-            )
-        types[column] = found
-    return types
-
-
-def _create(road: Road, name: str, ours: dict[str, str], columns: dict[str, str], *, key: Sequence[str]) -> str:
-    lines = [
-        *(f"{road.quoted(column)} {kind} NOT NULL" for column, kind in ours.items()),
-        *(f"{road.quoted(column)} {kind}{' NOT NULL' if column in key else ''}" for column, kind in columns.items()),
-        # The database itself refuses a record that lands twice, or a key that stands twice.
-        f"PRIMARY KEY ({', '.join(road.quoted(column) for column in key)})",
-    ]
-    body = ",\n  ".join(lines)
-    return f"CREATE TABLE {road.quoted(name)} (\n  {body}\n){road.table_options}"
-
-
-def _compare_versions(
-    connection: Connection, name: str, existing: Iterable[str], known: set[str], key: Sequence[str]
-) -> None:
-    """Rows must be found by the key that they have, and their versions be of one order."""
-    others = [column for column in existing if column.startswith("kafka_") and column not in known]
-    if others:
-        raise TableIncompatible(
-            f"the table {name!r} has a column {others[0]!r}: its rows are ordered by something else",
-            why="versions of two orders do not compare",
-            cure="declare the order_by that the table was made with, or another name and target",
-        )
-    found = inspect(connection).get_pk_constraint(name)["constrained_columns"]
-    if sorted(found) != sorted(key):
-        raise TableIncompatible(
-            f"the table {name!r} has the primary key ({', '.join(found)}), the stream's key is ({', '.join(key)})",
-            cure="declare the key that the table was made with, or another name and target",
-        )
-
-
-def _compare(road: Road, name: str, ours: dict[str, str], wanted: dict[str, str], existing: dict[str, _Column]) -> None:
-    differences = [
-        f"it has no column {column!r} ({kind})" for column, kind in (ours | wanted).items() if column not in existing
-    ]
-    for column, found in existing.items():
-        if column in wanted:
-            declared, delivered = road.plain_type(found.declared), road.plain_type(wanted[column])
-            if declared != delivered:
-                differences.append(f"column {column!r} is {declared}, the stream delivers {delivered}")
-        elif column not in ours and found.demanded:
-            differences.append(f"column {column!r} must have a value, and the stream delivers none")
-    if differences:
-        raise TableIncompatible(
-            f"the table {name!r} cannot hold what the stream delivers: " + "; ".join(differences),
-            cure="change the stream's schema or the table so that they agree, or declare another target",
-        )
-
-
-def _refuse_names(name: str, columns: dict[str, str], *, reserved: Sequence[str]) -> None:
-    lowered = [column.lower() for column in columns]
-    twice = sorted({column for column in lowered if lowered.count(column) > 1})
-    if twice:
-        raise TableIncompatible(
-            f"the stream delivers two columns named {twice[0]!r}",
-            why="SQL does not tell capitals apart in SQLite and MySQL",
-            cure="rename one of them in the transform",
-        )
-    ours = [column for column in lowered if column in reserved]
-    if ours:
-        raise TableIncompatible(
-            f"the stream delivers a column {ours[0]!r}",
-            why="the table has one of that name, by which its rows are told apart",
-            cure="rename it in the transform",
-        )
-    if name.lower().startswith("kafka_"):
-        raise TableIncompatible(
-            f"the target {name!r} begins with kafka_",
-            why="those names belong to the ledger",
-            cure="declare another target",
-        )
+def _settled(ensure: Callable[[], None], name: str) -> None:
+    """Until no change of somebody else's came between the look at the table and ours."""
+    looks = 0
+    while True:
+        looks += 1
+        try:
+            return retried(ensure)
+        except DBAPIError as error:
+            # Another process took it for its own, made it or added a column meanwhile: what stands is looked at again.
+            if looks == _LOOKS or not (isinstance(error, IntegrityError) or code_of(error) in _THERE):
+                raise
+        except LedgerBusy as error:
+            raise LedgerBusy(
+                f"the table {name!r} could not be made ready: the database was busy, or went away",
+                why=error.why,
+                cure="nothing: the slice is tried again; if it stays so, end the long transaction that uses the table",
+            ) from error

@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.counts import PRINT, SIZE, counted, counted_bad, millis, seen_of
 from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
 from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
 from kafka_assets.streams import Stream, Upsert
@@ -25,15 +25,14 @@ from kafka_assets.streams import Stream, Upsert
 IN_FLIGHT = 2
 """Measured: one leaves the publisher waiting, three make the executors fight (facts/writes.md)."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 Read = Callable[[Sequence[Piece]], DataFrame]
 Transform = Callable[[DataFrame], DataFrame]
 
 
 def landed_columns(transformed: DataFrame, *, stream: Stream) -> DataFrame:
     """What of the transform's result reaches the table; the record's own place must have survived."""
-    needed = {PARTITION, OFFSET}
+    # A slice's rows are told apart by the slice's own place: what they carry of a record's is not theirs.
+    needed = {PARTITION, OFFSET} if stream.scope == "record" else set[str]()
     if stream.upsert is not None:
         needed |= {*stream.upsert.key, stream.upsert.order_by} - {"offset"}
     missing = sorted(needed - set(transformed.columns))
@@ -43,22 +42,16 @@ def landed_columns(transformed: DataFrame, *, stream: Stream) -> DataFrame:
             why="a row is identified by its record's partition and offset, and in mode upsert by its key and order_by",
             cure="keep these columns: add them to your select",
         )
-    return transformed.drop(*(name for name in (*CARRIED, TOPIC) if name not in needed))
+    return transformed.drop(*(name for name in (*CARRIED, TOPIC, PARTITION, OFFSET) if name not in needed))
 
 
 def good(decoded: DataFrame) -> DataFrame:
     """The records that a transform sees."""
-    return decoded.where(F.col(BAD).isNull()).drop(BAD, TOPIC)
+    return decoded.where(F.col(BAD).isNull()).drop(BAD, TOPIC, SIZE, PRINT)
 
 
-def stream_chunks(
-    plan: Sequence[Sequence[Piece]], *, read: Read, stream: Stream, transform: Transform
-) -> Iterator[Chunk]:
-    """Run one query per chunk, two at a time, and yield the results in order."""
-
-    def fetch(pieces: Sequence[Piece]) -> Chunk:
-        return _fetch(pieces, read=read, stream=stream, transform=transform)
-
+def stream_chunks(plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Chunk]) -> Iterator[Chunk]:
+    """Fetch one chunk for each part of the plan, two at a time, and yield them in order."""
     with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="chunk") as pool:
         waiting = deque(plan)
         running: deque[Future[Chunk]] = deque()
@@ -72,20 +65,19 @@ def stream_chunks(
                 future.cancel()
 
 
-def _fetch(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
+def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
+    """A chunk under a transform that looks at each record by itself: one query, counted as it passes."""
     slices = sorted({part for piece in pieces for part in piece.slices})
     raw = read(pieces)
     delivered, decoded = Observation(), Observation()
-    counted = valued(raw.observe(delivered, *_delivered(slices)), stream)
-    counted = decode(counted, format=stream.format, schema=stream.schema_).observe(decoded, *_bad(slices))
-    landed = landed_columns(transform(good(counted)), stream=stream)
+    records = valued(raw.observe(delivered, *counted(slices)), stream)
+    records = decode(records, format=stream.format, schema=stream.schema_).observe(decoded, *counted_bad(slices))
+    landed = landed_columns(transform(good(records)), stream=stream)
     rows = landed.toArrow()
-    seen = _seen({**delivered.get, **decoded.get}, slices, stream)
+    seen = seen_of({**delivered.get, **decoded.get}, slices, stream)
     bad: list[BadRecord] = []
     if expected := sum(part.bad for part in seen.values()):
-        # A union of good and bad in one query would read Kafka twice for every chunk.
-        found = undecoded(valued(raw, stream), format=stream.format, schema=stream.schema_)
-        bad += fetched(found, expected, "bad records")
+        bad += bad_records(raw, expected, stream)
     if stream.upsert is None:
         return Chunk(rows=rows, seen=seen, bad=tuple(bad))
     rows, places = keyed(rows, stream.upsert)
@@ -101,6 +93,12 @@ def _fetch(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Tr
         bad += [_bad_record(row) for row in refused.to_pylist()]
         seen = _added(seen, refused, bad=1, deleted=-1)
     return Chunk(rows=rows, seen=seen, bad=tuple(bad), deletes=deletes)
+
+
+def bad_records(raw: DataFrame, expected: int, stream: Stream) -> Iterator[BadRecord]:
+    """The bad records with their bytes, read once more: a union with the good ones would read all of Kafka twice."""
+    found = undecoded(valued(raw, stream), format=stream.format, schema=stream.schema_)
+    return fetched(found, expected, "bad records")
 
 
 def _told(found: DataFrame, expected: int, upsert: Upsert) -> tuple[pa.Table, pa.Table]:
@@ -120,56 +118,6 @@ def _added(seen: dict[SliceKey, Seen], records: pa.Table, *, bad: int, deleted: 
         count = int(inside.sum())
         more[key] = replace(part, bad=part.bad + bad * count, deleted=part.deleted + deleted * count)
     return more
-
-
-def _delivered(slices: Sequence[SliceKey]) -> list[Column]:
-    """Counted on what the source gives, before anything else: by these the books are kept."""
-    size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
-    columns: list[Column] = []
-    for number, part in enumerate(slices):
-        inside = _inside(part, partition="partition", offset="offset")
-        stamp = F.when(inside, F.col("timestamp"))
-        columns += [
-            F.count_if(inside).alias(f"read_{number}"),
-            F.count_if(inside & F.col("value").isNull()).alias(f"null_{number}"),
-            F.sum(F.when(inside, size)).alias(f"bytes_{number}"),
-            F.min(stamp).alias(f"first_{number}"),
-            F.max(stamp).alias(f"last_{number}"),
-        ]
-    return columns
-
-
-def _bad(slices: Sequence[SliceKey]) -> list[Column]:
-    return [
-        F.count_if(_inside(part, partition=PARTITION, offset=OFFSET) & F.col(BAD).isNotNull()).alias(f"bad_{number}")
-        for number, part in enumerate(slices)
-    ]
-
-
-def _inside(part: SliceKey, *, partition: str, offset: str) -> Column:
-    place = F.col(offset)
-    return (F.col(partition) == part.partition) & (place >= part.start) & (place < part.end)
-
-
-def _seen(found: dict[str, Any], slices: Sequence[SliceKey], stream: Stream) -> dict[SliceKey, Seen]:
-    return {
-        part: Seen(
-            read=found[f"read_{number}"],
-            bad=found[f"bad_{number}"],
-            deleted=0 if stream.upsert is None else found[f"null_{number}"],
-            bytes_read=found[f"bytes_{number}"] or 0,
-            first_timestamp=_millis(found[f"first_{number}"]),
-            last_timestamp=_millis(found[f"last_{number}"]),
-        )
-        for number, part in enumerate(slices)
-    }
-
-
-def _millis(stamp: datetime | None) -> int | None:
-    if stamp is None:
-        return None
-    aware = stamp.astimezone(UTC) if stamp.tzinfo is None else stamp
-    return (aware - EPOCH) // timedelta(milliseconds=1)
 
 
 def fetched(found: DataFrame, expected: int, what: str) -> Iterator[BadRecord]:
@@ -196,5 +144,5 @@ def _bad_record(row: dict[str, Any]) -> BadRecord:
         key=row["key"],
         value=row["value"],
         headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
-        timestamp=_millis(row["timestamp"]),
+        timestamp=millis(row["timestamp"]),
     )

@@ -30,6 +30,8 @@ NOT guaranteed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as T  # noqa: N812
@@ -52,11 +54,14 @@ CARRIED = {
 }
 
 
-def decode(raw: DataFrame, *, format: str, schema: str) -> DataFrame:
-    """The declared fields, what Kafka says of the record, and `_kafka_bad`: NULL, or why the record is bad."""
+def decode(raw: DataFrame, *, format: str, schema: str, also: Sequence[Column] = ()) -> DataFrame:
+    """The declared fields, what Kafka says of the record, and `_kafka_bad`: NULL, or why the record is bad.
+
+    `also` are further columns, of what the source gave.
+    """
     read, values, bad = _read(raw, format=format, schema=schema)
     carried = [F.col(theirs).alias(ours) for ours, theirs in CARRIED.items()]
-    return read.select(*values, *carried, bad.alias(BAD))
+    return read.select(*values, *carried, bad.alias(BAD), *also)
 
 
 def undecoded(raw: DataFrame, *, format: str, schema: str) -> DataFrame:

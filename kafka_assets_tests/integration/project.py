@@ -44,12 +44,18 @@ class Landing:
             **self.attributes,
         }
 
-        def land(records: Any) -> Any:
-            return records
+        transform = declared.pop("transform", None)
 
-        self.asset = kafka_asset(name=self.name, **declared)(land)
+        def land(records: Any) -> Any:
+            return transform(records) if transform else records
+
+        self.asset = kafka_asset(**{"name": self.name, **declared})(land)
         self.stream = stream_of(self.asset)
         self.connection = Connection(self.broker, {})
+
+    def declared_again(self, **attributes: Any) -> Landing:
+        """The same stream as somebody changed its declaration."""
+        return replace(self, attributes={**self.attributes, **attributes})
 
     def topic(self, partitions: int = 1, **config: str) -> None:
         create_topic(self.connection, self.name, partitions=partitions, config=config)

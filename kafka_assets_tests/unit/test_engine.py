@@ -175,13 +175,13 @@ def test_a_server_that_does_not_answer_may_come_back(url: str) -> None:
 class FromServer(Exception):
     """What psycopg and pymysql raise: a SQLSTATE; with pymysql one that says little, beside a number."""
 
-    def __init__(self, code: str | int) -> None:
-        super().__init__(*([code, "words"] if isinstance(code, int) else ["words"]))
+    def __init__(self, code: str | int, words: str = "words") -> None:
+        super().__init__(*([code, words] if isinstance(code, int) else [words]))
         self.sqlstate = code if isinstance(code, str) else "HY000"
 
 
-def raised(code: str | int, *, invalidated: bool = False) -> DBAPIError:
-    return DBAPIError("SELECT 1", {}, FromServer(code), connection_invalidated=invalidated)
+def raised(code: str | int, words: str = "words", *, invalidated: bool = False) -> DBAPIError:
+    return DBAPIError("SELECT 1", {}, FromServer(code, words), connection_invalidated=invalidated)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,15 @@ def test_deadlocks_timeouts_and_restarts_are_worth_another_try(code: str | int) 
 @pytest.mark.parametrize("code", ["23505", "22001", "42P01", "42501", 1062, 1406, 1146, 3819])
 def test_what_fails_the_same_way_again_is_left_as_it_is(code: str | int) -> None:
     assert translate(raised(code)) is None
+
+
+@pytest.mark.parametrize("code", ["25006", 1290, 1792, 1836])
+def test_a_standby_is_worth_another_try(code: str | int) -> None:
+    busy = translate(raised(code, "running with the --read-only option"))
+    assert isinstance(busy, LedgerBusy)
+    assert "lead to the primary" in busy.cure
+    # The same number says this, too, and it stays so.
+    assert translate(raised(1290, "running with the --secure-file-priv option")) is None
 
 
 def test_a_connection_that_was_lost_is_worth_another_try() -> None:

@@ -40,6 +40,8 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
         ({"mode": "upsert", "key": ["id", "ID"]}, "stands twice"),
         ({"mode": "upsert", "key": ["kafka_offset"]}, "only kafka_key"),
         ({"mode": "upsert", "key": ["id"], "order_by": "kafka_offset"}, "orders nothing"),
+        ({"mode": "upsert", "key": ["id"], "scope": "slice"}, "scope slice belongs to mode append"),
+        ({"evolve": "drop_columns"}, "evolve"),
     ],
 )
 def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: str) -> None:

@@ -1,0 +1,43 @@
+"""Which asset a table belongs to: one table, one writer."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection, insert, select
+
+from kafka_assets.errors import TableIncompatible
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.sinks.road import Table
+
+
+def own(connection: Connection, table: Table, *, asset: str) -> None:
+    """Take the table for this asset, or see that it has it; refused where it is another one's."""
+    name = table.name
+    mode = "append" if table.upsert is None else "upsert"
+    owned = select(t.target.c.table_name, t.target.c.asset, t.target.c.mode)
+    rows = connection.execute(owned.where((t.target.c.table_name == name) | (t.target.c.asset == asset))).all()
+    owners: dict[str, str] = {row.table_name: row.asset for row in rows}
+    if owners.get(name, asset) != asset:
+        raise TableIncompatible(
+            f"the table {name!r} belongs to the asset {owners[name]!r}, not to {asset!r}",
+            why="two writers of one table could replace each other's rows",
+            cure=f"declare another target for {asset!r}",
+        )
+    if owners and name not in owners:
+        raise TableIncompatible(
+            f"the table {name!r} cannot become the target of {asset!r}",
+            why=f"the asset has the target {next(iter(owners))!r} in this ledger already, and an asset has one",
+            cure="keep its target, or give the new declaration a new name",
+        )
+    if owners and rows[0].mode != mode:
+        raise TableIncompatible(
+            f"the table {name!r} lands in mode {rows[0].mode}, and {asset!r} is declared with mode {mode}",
+            why="the two identify rows differently",
+            cure="keep the mode, or give the new declaration a new name and target",
+        )
+    if not owners:
+        keys = None if table.upsert is None else json.dumps(table.upsert.key)
+        values = {"table_name": name, "asset": asset, "mode": mode, "key_columns": keys}
+        connection.execute(insert(t.target).values(**values, created_at=now_ts()))

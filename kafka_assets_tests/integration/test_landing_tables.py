@@ -1,0 +1,133 @@
+"""From a topic to tables that change, and to rows of whole slices: real broker, real Spark, SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from kafka_assets import kafka_asset
+from kafka_assets.assets.landing import Landing as Run
+from kafka_assets.testing import run_asset
+from kafka_assets_tests.integration.project import Landing, failure_of
+
+Declare = Callable[..., Landing]
+
+
+def test_a_second_declaration_with_one_more_field_widens_the_table(landing: Declare) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 10)
+    stream.land()
+    stream.produce(b'{"id": 10, "note": "n", "price": 1.25}')
+    wider = stream.declared_again(schema="id BIGINT NOT NULL, note STRING, price DECIMAL(12,2)")
+    [request] = wider.tick().requests
+    assert "no column 'price'" in failure_of(wider.run(request))
+    evolving = wider.declared_again(evolve="add_columns")
+    assert evolving.run(request).success
+    held = f"select count(*), count(price), max(price) from {stream.name}"
+    assert stream.rows(held) == [(11, 1, 1.25)]
+    # A run of the earlier code that comes late finds a column that it does not know, and lands.
+    assert stream.replay(stream.keys()[0]).success
+    assert stream.rows(held) == [(11, 1, 1.25)]
+
+
+def totals(records: DataFrame) -> DataFrame:
+    """Looks across records, and keeps nothing of their places."""
+    return records.groupBy("note").agg(F.count("*").alias("records"), F.sum("id").alias("total"))
+
+
+def test_a_whole_slice_is_aggregated_and_a_replay_replaces_its_rows(landing: Declare) -> None:
+    stream = landing(scope="slice", slices={"max_records": 40, "max_delay": "0ms"}, transform=totals)
+    stream.topic()
+    stream.produce(*(b'{"id": %d, "note": "%d"}' % (number, number % 3) for number in range(79)), b"{cut")
+    stream.land()
+    held = f"select kafka_offset, note, records, total from {stream.name} order by kafka_offset, note"
+    expected = [
+        (start, str(note), len(ids), sum(ids))
+        for start in (0, 40)
+        for note in range(3)
+        for ids in [[number for number in range(start, min(start + 40, 79)) if number % 3 == note]]
+    ]
+    assert stream.rows(held) == expected
+    counts = "select records_read, landed, filtered, quarantined, rows_written from kafka_publication order by id"
+    assert stream.rows(counts) == [(40, 40, 0, 0, 3), (40, 39, 0, 1, 3)]
+    prints = stream.rows("select fingerprint from kafka_publication order by id")
+    for key in list(stream.keys()):
+        result = stream.replay(key)
+        assert result.success
+        assert "other_records" not in _metadata(result)
+    assert stream.rows(held) == expected
+    assert stream.rows("select fingerprint from kafka_publication order by id") == prints
+    assert stream.sql("select count(*) from kafka_gap") == 0
+
+
+@pytest.mark.parametrize(
+    ("transform", "rows"),
+    [
+        (lambda records: records.limit(1), 1),
+        (lambda records: records.where("false"), 0),
+        (lambda records: records.join(records.select("id"), "id"), 20),
+        (lambda records: records.union(records), 40),
+    ],
+    ids=["stops early", "wants nothing", "uses its records twice", "doubles them"],
+)
+def test_every_record_is_counted_whatever_the_transform_does(
+    landing: Declare, transform: Callable[[DataFrame], DataFrame], rows: int
+) -> None:
+    stream = landing(scope="slice", transform=transform)
+    stream.topic()
+    stream.produce_ids(0, 20)
+    stream.land()
+    assert stream.rows("select records_read, holes, rows_written from kafka_publication") == [(20, 0, rows)]
+    assert stream.sql(f"select count(*) from {stream.name}") == rows
+
+
+def test_the_fingerprint_is_of_the_records_however_they_are_cut_and_whoever_reads_them(
+    landing: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 100)
+    stream.produce(*[b'{"id": 1, "note": "twin"}'] * 2)
+    stream.land()
+    [[before]] = stream.rows("select fingerprint from kafka_publication")
+    assert len(before) == 16
+    monkeypatch.setattr("kafka_assets.assets.landing.CHUNK_OFFSETS", 40)
+    assert stream.replay(stream.keys()[0]).success
+    assert stream.rows("select fingerprint from kafka_publication") == [(before,)]
+    whole = stream.declared_again(scope="slice", name=f"{stream.name}_whole", target=f"{stream.name}_whole")
+    whole.land()
+    assert stream.rows("select fingerprint from kafka_publication") == [(before,)] * 2
+
+
+def test_a_replay_of_other_records_is_told(landing: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 10)
+    stream.land()
+    read = Run._raw
+
+    def changed(self: Run, *given: Any) -> DataFrame:
+        other = F.when(F.col("offset") == 3, F.lit(b'{"id": 4, "note": "n"}')).otherwise(F.col("value"))
+        return read(self, *given).withColumn("value", other)
+
+    monkeypatch.setattr(Run, "_raw", changed)
+    result = stream.replay(stream.keys()[0])
+    assert result.success
+    assert _metadata(result)["other_records"].value is True
+
+
+def test_the_function_alone_is_given_one_slice_at_a_time(spark: SparkSession) -> None:
+    asset = kafka_asset(topic="t", target="t", schema="id BIGINT NOT NULL, note STRING", scope="slice")(totals)
+    given = [{"id": number, "note": "ab"[number % 2]} for number in range(10)]
+    rows = run_asset(asset, [*given, b"{cut"], spark=spark).orderBy("note").collect()
+    assert [(row.note, row.records, row.total) for row in rows] == [("a", 5, 20), ("b", 5, 25)]
+
+
+def _metadata(result: Any) -> Any:
+    [event] = result.get_asset_materialization_events()
+    return event.materialization.metadata

@@ -1,0 +1,189 @@
+"""What making and widening a target table promises, the same on every database; the tests of each run this suite.
+
+A class that runs it has a fixture `engine`: on a migrated ledger in which nothing is planned.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import Engine, column, inspect, select, text
+from sqlalchemy import table as table_named
+
+from kafka_assets.errors import TableIncompatible
+from kafka_assets.ledger.engine import write
+from kafka_assets.records import OFFSET, PARTITION
+from kafka_assets.sinks.road import Table, road_for
+from kafka_assets.sinks.shapes import Shape
+from kafka_assets.sinks.tables import ensure_table
+from kafka_assets.streams import Upsert
+from kafka_assets_tests import upserts
+from kafka_assets_tests.ledgers import ASSET, SCHEMA, Attempt, chunk_of, plan, rows, scalar, target
+
+MORE = {"price": pa.decimal128(12, 2), "per%cent 大": pa.string(), "tags": pa.list_(pa.string())}
+
+
+def widened(engine: Engine, upsert: Upsert | None = None, **more: Any) -> Table:
+    """The asset's table under a schema with these further columns, which may be added."""
+    schema = SCHEMA if upsert is None else upserts.SCHEMA
+    for name, kind in more.items():
+        schema = schema.append(pa.field(name, kind))
+    return ensure_table(engine, road_for(engine), name="orders", asset=ASSET, schema=schema, upsert=upsert, evolve=True)
+
+
+def columns(engine: Engine) -> dict[str, bool]:
+    """The table's columns, and whether each may be NULL."""
+    return {one["name"]: one["nullable"] for one in inspect(engine).get_columns("orders")}
+
+
+def change(engine: Engine, *statements: str) -> None:
+    with write(engine) as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+class TablesContract:
+    def test_columns_that_the_stream_delivers_and_the_table_lacks_are_added(self, engine: Engine) -> None:
+        first, second, third = plan(engine, slices=[(0, 2), (2, 4), (4, 6)])
+        Attempt(engine, [first]).claim().publish(chunk_of(first))
+        before = columns(engine)
+        table = widened(engine, **MORE)
+        assert columns(engine) == {**before, **dict.fromkeys(MORE, True)}
+        wide = chunk_of(second)
+        for name, values in {"price": [None, None], "per%cent 大": ["x", "y"], "tags": [["a"], None]}.items():
+            wide = _with(wide, name, pa.array(values, MORE[name]))
+        Attempt(engine, [second]).claim().publish(wide, table=table)
+        # Told again it changes nothing; a column that is delivered no more stays, and is NULL.
+        assert widened(engine, **MORE) == table
+        assert target(engine) == widened(engine)
+        Attempt(engine, [third]).claim().publish(chunk_of(third), table=target(engine))
+        assert columns(engine) == {**before, **dict.fromkeys(MORE, True)}
+        odd, place = column("per%cent 大"), column(OFFSET)
+        with engine.connect() as connection:
+            found = connection.scalars(select(odd).select_from(table_named("orders")).order_by(place)).all()
+        assert found == [None, None, "x", "y", None, None]
+
+    def test_an_upsert_table_is_widened_too(self, engine: Engine) -> None:
+        [key] = plan(engine, slices=[(0, 3)])
+        upserts.land(engine, key, upserts.Put(0, 1))
+        table = widened(engine, upserts.BY_OFFSET, more=pa.int64())
+        assert columns(engine)["more"]
+        chunk = _with(upserts.chunk_of(key, upserts.Put(0, 1), upserts.Put(1, 2)), "more", pa.array([10, 20]))
+        Attempt(engine, [key], replaces=True).claim(force=True).publish(chunk, table=table)
+        assert rows(engine, "select id, more from orders order by id") == [(1, 10), (2, 20)]
+        with pytest.raises(TableIncompatible, match="primary key"):
+            widened(engine, Upsert(("id", "more"), "offset"), more=pa.int64())
+
+    def test_unasked_no_column_is_added_and_the_way_to_it_is_named(self, engine: Engine) -> None:
+        target(engine)
+        with pytest.raises(TableIncompatible, match=r"no column 'more' .*evolve: add_columns"):
+            ensure_table(
+                engine, road_for(engine), name="orders", asset=ASSET, schema=SCHEMA.append(pa.field("more", pa.int64()))
+            )
+        assert "more" not in columns(engine)
+
+    def test_every_other_difference_is_refused_before_any_work_all_of_them_at_once(self, engine: Engine) -> None:
+        kinds = "id varchar(9), kafka_source bigint not null, kafka_partition varchar(9) not null, note text"
+        change(engine, f"create table orders ({kinds}, own bigint not null, primary key (own))")
+        with pytest.raises(TableIncompatible) as refused:
+            widened(engine, more=pa.int64())
+        said = str(refused.value)
+        for difference in (
+            "primary key (own)",
+            "no column 'kafka_offset'",
+            "'id' is",
+            "'own' must",
+            "'kafka_partition'",
+        ):
+            assert difference in said, difference
+        assert "more" not in columns(engine)
+
+    @pytest.mark.parametrize("key", ["", ", primary key (kafka_partition, kafka_offset)", ", primary key (id)"])
+    def test_a_table_without_the_lineage_key_is_refused_with_the_cure(self, engine: Engine, key: str) -> None:
+        lineage = "kafka_source bigint not null, kafka_partition integer not null, kafka_offset bigint not null"
+        note = "longtext" if engine.dialect.name in {"mysql", "mariadb"} else "text"
+        declared = f"create table orders (id bigint not null, note {note}, {lineage}"
+        change(engine, f"{declared}{key})")
+        with pytest.raises(TableIncompatible, match=r"exactly once only under PRIMARY KEY \(.kafka_source.") as refused:
+            target(engine)
+        assert "no column" not in str(refused.value)
+        change(engine, "drop table orders", f"{declared}, primary key (kafka_partition, kafka_source, kafka_offset))")
+        keys = plan(engine, slices=[(0, 3)])
+        Attempt(engine, keys).claim().publish()
+        assert scalar(engine, "select count(*) from orders") == 3
+
+    def test_a_name_that_differs_in_capitals_alone_is_no_new_column(self, engine: Engine) -> None:
+        target(engine)
+        schema = pa.schema([("ID", pa.int64()), ("note", pa.string()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])
+        with pytest.raises(TableIncompatible, match="column 'id' is 'ID' in the stream"):
+            ensure_table(engine, road_for(engine), name="orders", asset=ASSET, schema=schema, evolve=True)
+
+    def test_runs_that_widen_at_once_come_to_one_table(self, engine: Engine) -> None:
+        target(engine)
+        meet = threading.Barrier(3)
+        given: list[dict[str, Any]] = [{"a": pa.int64()}, {"a": pa.int64(), "b": pa.string()}, {"b": pa.string()}]
+        failed: list[Exception] = []
+
+        def widen(more: dict[str, Any]) -> None:
+            meet.wait(10)
+            try:
+                widened(engine, **more)
+            except Exception as error:  # noqa: BLE001 - told by the assertion below
+                failed.append(error)
+
+        threads = [threading.Thread(target=widen, args=(more,)) for more in given]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(60)
+        assert not failed, failed[0]
+        assert {"a", "b"} <= {*columns(engine)}
+
+    def test_another_column_that_came_between_look_and_alter_is_no_trouble(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if engine.dialect.name == "sqlite":
+            return  # it looks under the one lock that others would need
+        target(engine)
+        add, raced = Shape.add, []
+
+        def late(self: Shape, *given: Any) -> list[str]:
+            if not raced:
+                raced.append(True)
+                change(engine, "alter table orders add column a bigint")
+            return add(self, *given)
+
+        monkeypatch.setattr(Shape, "add", late)
+        widened(engine, a=pa.int64(), b=pa.string())
+        assert raced
+        assert {"a", "b"} <= {*columns(engine)}
+
+    def test_killed_between_two_columns_the_next_run_adds_the_rest(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        target(engine)
+        add = Shape.add
+
+        class Killed(BaseException):
+            pass
+
+        class Dying(list[str]):
+            def __iter__(self) -> Any:
+                yield from list.__iter__(self)
+                raise Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Shape, "add", lambda self, road, columns: Dying(add(self, road, columns[:1])))
+            with pytest.raises(Killed):
+                widened(engine, a=pa.int64(), b=pa.string())
+        assert "b" not in columns(engine)
+        widened(engine, a=pa.int64(), b=pa.string())
+        assert {"a", "b"} <= {*columns(engine)}
+
+
+def _with(chunk: Any, name: str, values: pa.Array[Any]) -> Any:
+    return replace(chunk, rows=chunk.rows.append_column(name, values))
