@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
-from kafka_assets.errors import TableIncompatible
+from kafka_assets.errors import RowsRefused, TableIncompatible
 from kafka_assets.records import Chunk, Seen
 from kafka_assets.sinks.publish import Published
 from kafka_assets.sinks.road import Table, road_for
@@ -102,3 +102,21 @@ class WholeContract:
         # Nobody counted it: nothing is said, and nothing is kept that was not seen.
         assert not land(engine, whole_chunk(key, ["a"]))[0].other_records
         assert scalar(engine, "select fingerprint from kafka_publication") is None
+
+    @pytest.mark.parametrize("notes", [["a", "a"], ["a", None]])
+    def test_a_row_that_the_table_refuses_fails_its_slice_and_no_record_is_blamed(
+        self, engine: Engine, notes: list[str]
+    ) -> None:
+        whole_target(engine)
+        with engine.connect() as connection:
+            kind = "(note(100))" if engine.dialect.name in {"mysql", "mariadb"} else "(note)"
+            connection.exec_driver_sql(f"CREATE UNIQUE INDEX one_note ON orders {kind}")
+            connection.commit()
+        first, second = plan(engine, slices=[(0, 5), (5, 9)])
+        land(engine, whole_chunk(first, ["x"]))
+        taken = [note or "x" for note in notes]
+        with pytest.raises(RowsRefused, match=r"orders"):
+            land(engine, whole_chunk(second, taken))
+        assert [note for _, _, note in standing(engine)] == ["x"]
+        assert scalar(engine, "select count(*) from kafka_quarantine") == 0
+        assert committed_through(engine) == 5
