@@ -21,7 +21,7 @@ from sqlalchemy import Engine, text
 
 from kafka_assets.errors import LedgerBusy, TopicChanged
 from kafka_assets.ledger import planning
-from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
@@ -29,37 +29,8 @@ from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, target
 from kafka_assets_tests.properties.append_model import Model
 from kafka_assets_tests.properties.attempts import Attempt, Plan
-from kafka_assets_tests.properties.stepping import ENDS, POINTS
-
-PARTITIONS = 2
-LONGEST = 12
-OUTSIDE = ("claim read", "chunk", "confirmed", "registered", "asking")
-"""Where a run may stand still on SQLite: it holds no lock there, `chunk` and `confirmed` come before its BEGIN."""
-INSIDE = ("locked", "deleted", "cleared", "quarantined")
-"""Where it may besides on a server: up to the locks that others wait for."""
-BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "verified", "marked", "advanced")
-
-often = st.sampled_from([True, True, True, False])
-seldom = st.sampled_from([False, False, False, True])
-rarely = st.sampled_from([False] * 9 + [True])
-plans = st.builds(
-    Plan,
-    replaces=st.booleans(),
-    claims_by_force=st.booleans(),
-    shrinks_by_force=seldom,
-    lease_has_ended=seldom,
-    records=st.text("rrrrbf-", min_size=5, max_size=5),
-    expired=st.sampled_from([0, 0, 0, 2]),
-    on_bad=st.sampled_from(["quarantine", "quarantine", "quarantine", "fail"]),
-    stops=st.lists(st.sampled_from((*OUTSIDE, *INSIDE)), min_size=1, max_size=2, unique=True).map(tuple) | st.just(()),
-    kill_at=st.sampled_from((None,) * 2 * len(POINTS) + POINTS),
-    busy_at=st.sampled_from((None,) * 2 * len(BUSY) + BUSY),
-    commit=st.sampled_from((None,) * 2 * len(ENDS) + ENDS),
-    tells_its_end=often,
-)
-arrivals = st.lists(st.integers(0, LONGEST), min_size=PARTITIONS, max_size=PARTITIONS)
-sizes = st.lists(st.integers(1, 6), min_size=1, max_size=3)
-few = st.integers(0, 7)
+from kafka_assets_tests.properties.drawn import INSIDE, OUTSIDE, PARTITIONS, arrivals, few, plans, rarely, seldom, sizes
+from kafka_assets_tests.properties.standing import compare
 
 
 def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +62,7 @@ class AppendMachine(RuleBasedStateMachine):
             return
         self.seen["example"] += 1
         self.engine = fresh()
-        target(self.engine)
+        self.table = target(self.engine)
         self.model = Model()
         self.model.topics.append({})
         self.planners: dict[int, tuple[planning.Source, dict[int, int], dict[int, int]]] = {}
@@ -200,6 +171,7 @@ class AppendMachine(RuleBasedStateMachine):
         self.launched += 1
         attempt = Attempt(
             engine=self.engine,
+            table=self.table,
             model=self.model,
             seen=self.seen,
             name=f"run-{self.launched}",
@@ -218,6 +190,19 @@ class AppendMachine(RuleBasedStateMachine):
         held = self.attempts[which % len(self.attempts)].publications
         self._start([one.key for one in held], replace(plan, claims_by_force=True))
 
+    @rule(pick=few, first=plans, second=plans, where=st.sampled_from((*OUTSIDE, *INSIDE)), finishes=st.booleans())
+    @unless_late
+    def overtake(self, pick: int, first: Plan, second: Plan, where: str, finishes: bool) -> None:
+        """A run stands still somewhere; another one does all its work; then the first goes on."""
+        before = len(self.attempts)
+        self._launch([pick], replace(first, stops=(where,)))
+        if len(self.attempts) == before:
+            return
+        slow = self.attempts[-1]
+        self._start([one.key for one in slow.publications], replace(second, claims_by_force=True, stops=()))
+        if finishes:
+            self._finish(slow)
+
     @precondition(lambda self: self.attempts)
     @rule(which=few)
     @unless_late
@@ -230,10 +215,7 @@ class AppendMachine(RuleBasedStateMachine):
     @rule(which=few)
     @unless_late
     def finish(self, which: int) -> None:
-        attempt = self.attempts[which % len(self.attempts)]
-        attempt.run.stop_nowhere()
-        attempt.run.go()
-        self._settle(attempt)
+        self._finish(self.attempts[which % len(self.attempts)])
 
     @precondition(lambda self: self.attempts)
     @rule(which=few, sure=seldom)
@@ -278,6 +260,11 @@ class AppendMachine(RuleBasedStateMachine):
                 one.lease = "ended" if one.lease == "live" else one.lease
             end_expired(self.engine, log=logging.getLogger(__name__))
 
+    def _finish(self, attempt: Attempt) -> None:
+        attempt.run.stop_nowhere()
+        attempt.run.go()
+        self._settle(attempt)
+
     def _settle(self, attempt: Attempt) -> None:
         attempt.settle()
         if attempt.done:
@@ -289,41 +276,7 @@ class AppendMachine(RuleBasedStateMachine):
     @invariant()
     @unless_late
     def the_ledger_and_the_table_are_what_the_model_says(self) -> None:
-        with read(self.engine) as connection:
-
-            def rows(statement: str) -> list[tuple[Any, ...]]:
-                return [tuple(row) for row in connection.execute(text(statement))]
-
-            assert set(rows(_ROWS)) == self.model.rows()
-            assert set(rows(_QUARANTINE)) == self.model.quarantined()
-            assert rows(_SLICES) == self._expected_slices()
-            assert rows(_PROGRESS) == self._expected_progress()
-            assert rows("SELECT * FROM kafka_gap") == []
-
-    def _expected_slices(self) -> list[tuple[Any, ...]]:
-        expected: list[tuple[Any, ...]] = []
-        for one in self.model.slices():
-            result = one.result
-            counts: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, None, None)
-            if result is not None:
-                found = result.delivered
-                holes = one.end - one.start - found.read - found.expired
-                landed = len(found.landed)
-                counts = (found.read, landed, len(found.filtered), len(found.bad), holes, found.expired)
-                counts += (result.attempt, result.run)
-            claim = (one.state, one.attempt, one.failures_alone)
-            if not one.published:
-                claim, counts = (None, None, None), (None,) * 8
-            expected.append((*one.key, one.end, one.kind, *claim, *counts))
-        return expected
-
-    def _expected_progress(self) -> list[tuple[Any, ...]]:
-        return [
-            (incarnation, number, part.planned_through, part.committed_through)
-            for incarnation, partitions in enumerate(self.model.topics, 1)
-            for number, part in sorted(partitions.items())
-            if part.known
-        ]
+        compare(self.engine, self.model)
 
     def teardown(self) -> None:
         if self.late:
@@ -331,30 +284,3 @@ class AppendMachine(RuleBasedStateMachine):
         for attempt in self.attempts:
             if not attempt.run.ended:
                 attempt.run.kill()
-        self.engine.dispose()
-
-
-_ROWS = """
-SELECT r.incarnation, o.kafka_partition, o.kafka_offset, o.note
-FROM orders o JOIN kafka_source r ON r.id = o.kafka_source
-"""
-_QUARANTINE = """
-SELECT r.incarnation, q.kafka_partition, q.kafka_offset
-FROM kafka_quarantine q JOIN kafka_source r ON r.id = q.kafka_source
-"""
-_SLICES = """
-SELECT r.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, u.state, c.attempt, c.failures_alone,
-       u.records_read, u.landed, u.filtered, u.quarantined, u.holes, u.expired, u.committed_attempt, u.run_id
-FROM kafka_slice s
-JOIN kafka_source r ON r.id = s.source_id
-LEFT JOIN kafka_publication u ON u.slice_id = s.id
-LEFT JOIN kafka_claim c ON c.publication_id = u.id
-ORDER BY r.incarnation, s.partition, s.start_offset
-"""
-_PROGRESS = """
-SELECT r.incarnation, p.partition, p.planned_through, c.committed_through
-FROM kafka_progress p
-JOIN kafka_source r ON r.id = p.source_id
-LEFT JOIN kafka_committed c ON c.source_id = p.source_id AND c.partition = p.partition
-ORDER BY r.incarnation, p.partition
-"""

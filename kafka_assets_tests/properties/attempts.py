@@ -16,9 +16,9 @@ from kafka_assets.ledger.publications import Publication
 from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Work, publish
-from kafka_assets.sinks.road import road_for
+from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.slices import SliceKey
-from kafka_assets_tests.ledgers import SCHEMA, target
+from kafka_assets_tests.ledgers import SCHEMA
 from kafka_assets_tests.properties.append_model import Delivered, Model, Result, Slice
 from kafka_assets_tests.properties.stepping import Killed, Run, at
 
@@ -49,6 +49,7 @@ class Plan:
 @dataclass
 class Attempt:
     engine: Engine
+    table: Table
     model: Model
     seen: Counter[str]
     name: str
@@ -138,7 +139,7 @@ class Attempt:
             road_for(self.engine),
             Work(
                 claims=self.claims,
-                table=target(self.engine),
+                table=self.table,
                 chunks=self._chunks,
                 confirm=lambda seen: at("confirmed"),
                 expired=expired,

@@ -14,13 +14,15 @@ from kafka_assets_tests.properties.runner import run_programs
 
 @pytest.mark.slow
 def test_append_does_what_the_model_says(tmp_path: Path, empty_ledger: Path) -> None:
+    path = tmp_path / "ledger.db"
+    engine = make_engine(f"sqlite:///{path}")
+    # What a lost power supply does is not asked here.
+    event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA synchronous = OFF"))
+
     def fresh() -> Engine:
         for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
             (tmp_path / name).unlink(missing_ok=True)
-        shutil.copy(empty_ledger, tmp_path / "ledger.db")
-        engine = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-        # What a lost power supply does is not asked here.
-        event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA synchronous = OFF"))
+        shutil.copy(empty_ledger, path)
         return engine
 
     run_programs(fresh, database="sqlite", short=40)
