@@ -226,28 +226,27 @@ class AppendMachine(RuleBasedStateMachine):
             attempt.run.kill()
             self._settle(attempt)
 
-    @precondition(lambda self: len(self.attempts) > 1)
-    @rule(which=few)
+    @precondition(lambda self: self.late or self.engine.dialect.name != "sqlite")
+    @rule(picks=st.lists(few, min_size=2, max_size=2, unique=True), first=plans, second=plans)
     @unless_late
-    def meet(self, which: int) -> None:
-        """Two publishers of a partition: the second waits for committed_through until the first has committed."""
-        ready = [one for one in self.attempts if one.claims]
-        if self.engine.dialect.name == "sqlite" or len(ready) < 2:
+    def meet(self, picks: list[int], first: Plan, second: Plan) -> None:
+        """Two publishers at once: the second waits for committed_through until the first has committed."""
+        before = len(self.attempts)
+        for pick, plan in zip(picks, (first, second), strict=True):
+            self._launch([pick], replace(plan, kill_at=None, stops=("registered",)))
+        if len(self.attempts) != before + 2:
             return
-        first, second = ready[which % len(ready)], ready[(which + 1) % len(ready)]
-        first.run.stop_nowhere()
-        first.run.stop_at("advanced")
-        first.run.go()
-        if not first.run.ended:
-            second.run.stop_nowhere()
-            second.run.begin()
-            self.seen["one waits for another"] += not second.run.wait(0.2)
-            first.run.go()
-            second.run.wait()
-            first.settle()
-            second.settle()
-            self._settle(second)
-        self._settle(first)
+        one, other = self.attempts[-2:]
+        one.run.stop_at("advanced")
+        one.run.go()
+        if not one.run.ended:
+            other.run.begin()
+            self.seen["one waits for another"] += not other.run.wait(0.2)
+            one.run.go()
+            other.run.wait()
+            one.settle()
+            self._settle(other)
+        self._settle(one)
 
     @rule(sure=seldom)
     @unless_late
