@@ -100,7 +100,7 @@ class AppendMachine(RuleBasedStateMachine):
     @rule(planner=st.integers(0, 1), sizes=sizes, loses=seldom)
     @unless_late
     def plan(self, planner: int, sizes: list[int], loses: bool) -> None:
-        """A planner commits what it saw before; another one, or a new topic, may have come between."""
+        """A planner commits what it saw before."""
         if planner not in self.planners:
             return
         source, stands, ends = self.planners.pop(planner)
@@ -126,10 +126,25 @@ class AppendMachine(RuleBasedStateMachine):
             self.seen["planner was faster"] += faster
             assert (planned is None) == faster
 
+    @rule(more=arrivals, sizes=sizes, topic=seldom)
+    @unless_late
+    def race_to_plan(self, more: list[int], sizes: list[int], topic: bool) -> None:
+        """Two planners saw the same, and the topic may be gone by the time they write."""
+        for planner in (0, 1):
+            self.observe(planner=planner, more=more if planner == 0 else [0] * PARTITIONS)
+        if topic:
+            self._create_topic_again()
+        for planner in (0, 1):
+            self.plan(planner=planner, sizes=sizes, loses=False)
+
     @rule(sure=rarely)
     @unless_late
     def create_topic_again(self, sure: bool) -> None:
-        if not sure or not any(part.known for part in self.model.topics[-1].values()) or self.model.incarnation > 2:
+        if sure:
+            self._create_topic_again()
+
+    def _create_topic_again(self) -> None:
+        if not any(part.known for part in self.model.topics[-1].values()) or self.model.incarnation > 2:
             return
         held = any(attempt.holds_locks() for attempt in self.attempts)
         now = self.model.incarnation + 1
@@ -196,12 +211,11 @@ class AppendMachine(RuleBasedStateMachine):
         """A run stands still somewhere; another one does all its work; then the first goes on."""
         before = len(self.attempts)
         self._launch([pick], replace(first, stops=(where,)))
-        if len(self.attempts) == before:
-            return
-        slow = self.attempts[-1]
-        self._start([one.key for one in slow.publications], replace(second, claims_by_force=True, stops=()))
-        if finishes:
-            self._finish(slow)
+        if len(self.attempts) > before:
+            slow = self.attempts[-1]
+            self._start([one.key for one in slow.publications], replace(second, claims_by_force=True, stops=()))
+            if finishes:
+                self._finish(slow)
 
     @precondition(lambda self: self.attempts)
     @rule(which=few)
@@ -227,13 +241,14 @@ class AppendMachine(RuleBasedStateMachine):
             self._settle(attempt)
 
     @precondition(lambda self: self.late or self.engine.dialect.name != "sqlite")
-    @rule(picks=st.lists(few, min_size=2, max_size=2, unique=True), first=plans, second=plans)
+    @rule(number=st.integers(0, PARTITIONS - 1), turned=st.booleans(), first=plans, second=plans)
     @unless_late
-    def meet(self, picks: list[int], first: Plan, second: Plan) -> None:
+    def meet(self, number: int, turned: bool, first: Plan, second: Plan) -> None:
         """Two publishers at once: the second waits for committed_through until the first has committed."""
-        before = len(self.attempts)
-        for pick, plan in zip(picks, (first, second), strict=True):
-            self._launch([pick], replace(plan, kill_at=None, stops=("registered",)))
+        before, pair = len(self.attempts), self.model.waiting(number)[:2]
+        for one, plan in zip(pair[::-1] if turned else pair, (first, second), strict=False):
+            key = SliceKey("orders", one.incarnation, one.partition, one.start, one.end)
+            self._start([key], replace(plan, kill_at=None, on_bad="quarantine", stops=("registered",)))
         if len(self.attempts) != before + 2:
             return
         one, other = self.attempts[-2:]
@@ -244,7 +259,7 @@ class AppendMachine(RuleBasedStateMachine):
             self.seen["one waits for another"] += not other.run.wait(0.2)
             one.run.go()
             other.run.wait()
-            one.settle()
+            one.settle()  # it committed first
             self._settle(other)
         self._settle(one)
 

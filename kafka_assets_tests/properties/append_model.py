@@ -93,6 +93,11 @@ class Model:
     def slice_at(self, incarnation: int, partition: int, start: int) -> Slice:
         return next(one for one in self.slices() if one.key == (incarnation, partition, start))
 
+    def waiting(self, number: int) -> list[Slice]:
+        """What is not committed yet of a partition of the topic."""
+        part = self.partition(self.incarnation, number)
+        return [one for one in part.slices if one.kind == "normal" and one.result is None]
+
     # What may happen.
 
     def observe(self, incarnation: int, ends: Mapping[int, int]) -> dict[int, int]:

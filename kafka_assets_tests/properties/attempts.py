@@ -185,6 +185,7 @@ class Attempt:
         todo = {one.key for one in self.slices if self.plan.replaces or one.result is None}
         written = {self._slice(publication).key for publication, _, _ in marked}
         assert written == todo, "a run committed other slices than it was to"
+        assert not self._has_committed, "a run committed twice"
         for publication, attempt, outcome in marked:
             one, found = self._slice(publication), self.delivered(publication.key)
             assert one.attempt == attempt, "a fenced attempt committed"
@@ -201,7 +202,8 @@ class Attempt:
         if error is None:
             for one in self.run.result:
                 assert one.outcome is not None or self._slice(one.publication).result is not None, "nothing was done"
-            assert self._has_committed or all(one.outcome is None for one in self.run.result)
+            told = any(one.outcome is not None for one in self.run.result)
+            assert told == self._has_committed, "a run does not know whether it committed"
         elif not self._justified(error):
             raise AssertionError(f"{self.name} ended with {type(error).__name__}, and had no reason to") from error
 
