@@ -26,6 +26,7 @@ from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
 from kafka_assets.slices import SliceKey
+from kafka_assets.sinks.road import Table
 from kafka_assets_tests.ledgers import ASSET, target
 from kafka_assets_tests.properties.append_model import Model
 from kafka_assets_tests.properties.attempts import Attempt, Plan
@@ -51,6 +52,7 @@ def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AppendMachine(RuleBasedStateMachine):
+    attempts_are: ClassVar[type[Attempt]] = Attempt
     seen: ClassVar[Counter[str]] = Counter()
     until: ClassVar[float] = float("inf")
 
@@ -62,15 +64,17 @@ class AppendMachine(RuleBasedStateMachine):
             return
         self.seen["example"] += 1
         self.engine = fresh()
-        self.table = target(self.engine)
-        self.model = Model()
-        self.model.topics.append({})
         self.planners: dict[int, tuple[planning.Source, dict[int, int], dict[int, int]]] = {}
         self.launched = 0
 
-    @initialize(more=arrivals, sizes=sizes)
+    def make(self, *, by_value: bool) -> tuple[Table, Model]:
+        return target(self.engine), Model()
+
+    @initialize(more=arrivals, sizes=sizes, by_value=st.booleans())
     @unless_late
-    def begin(self, more: list[int], sizes: list[int]) -> None:
+    def begin(self, more: list[int], sizes: list[int], by_value: bool) -> None:
+        self.table, self.model = self.make(by_value=by_value)
+        self.model.topics.append({})
         self.observe(planner=0, more=more)
         self.plan(planner=0, sizes=sizes, loses=False)
 
@@ -126,7 +130,7 @@ class AppendMachine(RuleBasedStateMachine):
             self.seen["planner was faster"] += faster
             assert (planned is None) == faster
 
-    @rule(more=arrivals, sizes=sizes, topic=seldom)
+    @rule(more=arrivals, sizes=sizes, topic=rarely)
     @unless_late
     def race_to_plan(self, more: list[int], sizes: list[int], topic: bool) -> None:
         """Two planners saw the same, and the topic may be gone by the time they write."""
@@ -159,6 +163,18 @@ class AppendMachine(RuleBasedStateMachine):
 
     # Runs.
 
+    @rule(several=st.booleans(), plan=plans)
+    @unless_late
+    def land(self, several: bool, plan: Plan) -> None:
+        """What is every day's work: a run of what waits, or of all there is again; and nothing happens to it."""
+        waiting = [one for number in range(PARTITIONS) for one in self.model.waiting(number)]
+        again = [one for one in self.model.slices() if one.result and one.incarnation == self.model.incarnation]
+        chosen = again if plan.replaces and again else waiting
+        keys = [SliceKey("orders", one.incarnation, one.partition, one.start, one.end) for one in chosen]
+        if keys:
+            calm = replace(plan, claims_by_force=True, expired=0, stops=(), kill_at=None, busy_at=None, commit=None)
+            self._start(keys[: 4 if several else 1], calm)
+
     @rule(pick=few, plan=plans)
     @unless_late
     def launch_one(self, pick: int, plan: Plan) -> None:
@@ -184,7 +200,7 @@ class AppendMachine(RuleBasedStateMachine):
             stops = dict.fromkeys(point if point in OUTSIDE else "registered" for point in plan.stops)
             plan = replace(plan, stops=tuple(stops))
         self.launched += 1
-        attempt = Attempt(
+        attempt = self.attempts_are(
             engine=self.engine,
             table=self.table,
             model=self.model,

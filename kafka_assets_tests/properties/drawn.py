@@ -11,9 +11,9 @@ PARTITIONS = 2
 LONGEST = 12
 OUTSIDE = ("claim read", "chunk", "confirmed", "registered", "asking")
 """Where a run may stand still on SQLite: it holds no lock there, `chunk` and `confirmed` come before its BEGIN."""
-INSIDE = ("locked", "deleted", "cleared", "quarantined")
+INSIDE = ("locked", "deleted", "cleared", "quarantined", "reduced")
 """Where it may besides on a server: up to the locks that others wait for."""
-BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "verified", "marked", "advanced")
+BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "merged", "verified", "marked", "advanced")
 
 often = st.sampled_from([True, True, True, False])
 seldom = st.sampled_from([False, False, False, True])
@@ -24,7 +24,7 @@ plans = st.builds(
     claims_by_force=st.booleans(),
     shrinks_by_force=seldom,
     lease_has_ended=seldom,
-    records=st.text("rrrrbf-", min_size=5, max_size=5),
+    records=st.text("rrrrddbf-mx", min_size=5, max_size=5),
     expired=st.sampled_from([0, 0, 0, 2]),
     on_bad=st.sampled_from(["quarantine", "quarantine", "quarantine", "fail"]),
     stops=st.lists(st.sampled_from((*OUTSIDE, *INSIDE)), min_size=1, max_size=2, unique=True).map(tuple) | st.just(()),

@@ -22,13 +22,15 @@ SECONDS = "KAFKA_ASSETS_PROPERTIES_SECONDS"
 STEPS = 30
 
 
-def run_programs(fresh: Callable[[], Engine], *, database: str, short: int) -> None:
+def run_programs(
+    fresh: Callable[[], Engine], machine: type[AppendMachine], *, database: str, short: int
+) -> None:
     """Run random programs on ledgers that `fresh` makes, and print what happened in them."""
     counts = dict(part.split("=") for part in os.environ.get(COUNTS, "").split(",") if part)
     asked = int(counts.get(database, 0))
     began = time.monotonic()
 
-    class Machine(AppendMachine):
+    class Machine(machine):
         """Its own tally, and its own time."""
 
     Machine.seen = type(AppendMachine.seen)()
@@ -46,4 +48,4 @@ def run_programs(fresh: Callable[[], Engine], *, database: str, short: int) -> N
             run_state_machine_as_test(lambda: Machine(fresh), settings=how)
     finally:
         tally = ", ".join(f"{count} {name}" for name, count in sorted(Machine.seen.items(), key=lambda one: -one[1]))
-        print(f"\n{database}: {tally}; {time.monotonic() - began:.0f} s")
+        print(f"\n{machine.__name__} on {database}: {tally}; {time.monotonic() - began:.0f} s")

@@ -28,14 +28,14 @@ def compare(engine: Engine, model: Model) -> None:
 
 def _expected(one: Slice) -> tuple[Any, ...]:
     claim: tuple[Any, ...] = (one.state, one.attempt, one.failures_alone)
-    counts: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, None, None)
+    counts: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, 0, 0, None, None)
     if not one.published:
-        claim, counts = (None, None, None), (None,) * 8
+        claim, counts = (None, None, None), (None,) * 10
     elif one.result is not None:
         found = one.result.delivered
         holes = one.end - one.start - found.read - found.expired
-        counts = (found.read, len(found.landed), len(found.filtered), len(found.bad), holes, found.expired)
-        counts += (one.result.attempt, one.result.run)
+        counts = (found.read, one.result.landed, one.result.superseded, one.result.tombstoned)
+        counts += (len(found.filtered), len(found.bad), holes, found.expired, one.result.attempt, one.result.run)
     return (*one.key, one.end, one.kind, *claim, *counts)
 
 
@@ -58,7 +58,8 @@ FROM kafka_quarantine q JOIN kafka_source r ON r.id = q.kafka_source
 """
 _SLICES = """
 SELECT r.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, u.state, c.attempt, c.failures_alone,
-       u.records_read, u.landed, u.filtered, u.quarantined, u.holes, u.expired, u.committed_attempt, u.run_id
+       u.records_read, u.landed, u.superseded, u.tombstoned, u.filtered, u.quarantined, u.holes, u.expired,
+       u.committed_attempt, u.run_id
 FROM kafka_slice s
 JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id

@@ -1,4 +1,4 @@
-"""Append under random programs, on SQLite; `make properties` runs more of them."""
+"""Append and upsert under random programs, on SQLite; `make properties` runs more of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 from sqlalchemy import Engine, event
 
 from kafka_assets.ledger.engine import make_engine
+from kafka_assets_tests.properties.append_machine import AppendMachine
 from kafka_assets_tests.properties.runner import run_programs
+from kafka_assets_tests.properties.upsert_machine import UpsertMachine
 
 
 @pytest.mark.slow
-def test_append_does_what_the_model_says(tmp_path: Path, empty_ledger: Path) -> None:
+@pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine], ids=["append", "upsert"])
+def test_it_does_what_the_model_says(tmp_path: Path, empty_ledger: Path, machine: type[AppendMachine]) -> None:
     path = tmp_path / "ledger.db"
     engine = make_engine(f"sqlite:///{path}")
     # What a lost power supply does is not asked here.
@@ -25,4 +28,4 @@ def test_append_does_what_the_model_says(tmp_path: Path, empty_ledger: Path) -> 
         shutil.copy(empty_ledger, path)
         return engine
 
-    run_programs(fresh, database="sqlite", short=40)
+    run_programs(fresh, machine, database="sqlite", short=30)
