@@ -14,7 +14,15 @@ import pytest
 from sqlalchemy import Engine, func, select, text
 from sqlalchemy import table as named_table
 
-from kafka_assets.errors import CountsDisagree, Fenced, LeaseHeld, SliceFailed, SliceRefused, TableIncompatible, TopicChanged
+from kafka_assets.errors import (
+    CountsDisagree,
+    Fenced,
+    LeaseHeld,
+    SliceFailed,
+    SliceRefused,
+    TableIncompatible,
+    TopicChanged,
+)
 from kafka_assets.ledger import claims, planning, publishing
 from kafka_assets.ledger.claims import record_failure, release
 from kafka_assets.ledger.engine import read, write

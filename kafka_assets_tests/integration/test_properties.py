@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import URL, Engine
+from sqlalchemy import Engine
 
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import dialect_name
@@ -15,12 +15,5 @@ from kafka_assets_tests.properties.upsert_machine import UpsertMachine
 
 @pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine], ids=["append", "upsert"])
 def test_it_does_what_the_model_says(server: Engine, machine: type[AppendMachine]) -> None:
-    engine = make_engine(_unsynced(server), lock_seconds=LOCK_SECONDS)
+    engine = make_engine(server.url, lock_seconds=LOCK_SECONDS)
     run_programs(lambda: emptied(engine), machine, database=dialect_name(server), short=10)
-
-
-def _unsynced(server: Engine) -> URL:
-    """What a lost power supply does is not asked here, and hundreds of commits in a program wait for the disk."""
-    if server.dialect.name != "postgresql":
-        return server.url
-    return server.url.update_query_dict({"options": "-c synchronous_commit=off"})

@@ -62,8 +62,8 @@ _FENCES = (
     mutant(
         "a number that was used again is ended",
         "ledger/backends.py",
-        "WHERE pid = :number AND {_PG_START} = :start\"",
-        "WHERE pid = :number AND :start > 0\"",
+        'WHERE pid = :number AND {_PG_START} = :start"',
+        'WHERE pid = :number AND :start > 0"',
         LOST + "test_a_number_that_is_used_again_is_not_ended[postgresql]",
     ),
     mutant(

@@ -22,9 +22,7 @@ SECONDS = "KAFKA_ASSETS_PROPERTIES_SECONDS"
 STEPS = 30
 
 
-def run_programs(
-    fresh: Callable[[], Engine], machine: type[AppendMachine], *, database: str, short: int
-) -> None:
+def run_programs(fresh: Callable[[], Engine], machine: type[AppendMachine], *, database: str, short: int) -> None:
     """Run random programs on ledgers that `fresh` makes, and print what happened in them."""
     counts = dict(part.split("=") for part in os.environ.get(COUNTS, "").split(",") if part)
     asked = int(counts.get(database, 0))

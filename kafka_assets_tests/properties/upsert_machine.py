@@ -55,7 +55,10 @@ class UpsertAttempt(Attempt):
 
     def _reasons(self) -> dict[type[BaseException], bool]:
         todo = [one for one in self.publications if self.plan.replaces or self._slice(one).result is None]
-        return {**super()._reasons(), KeyMoved: self.keys.moved([(self._slice(a), self.delivered(a.key)) for a in todo])}
+        return {
+            **super()._reasons(),
+            KeyMoved: self.keys.moved([(self._slice(a), self.delivered(a.key)) for a in todo]),
+        }
 
 
 class UpsertMachine(AppendMachine):
