@@ -125,7 +125,7 @@ def _digest() -> str:
 
 
 def _short(test: str) -> str:
-    return test.split("::", 1)[1].split("::")[-1]
+    return test.split("::", 1)[1].rsplit("::", maxsplit=1)[-1]
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
-from kafka_assets.slices import SliceKey
 from kafka_assets.sinks.road import Table
+from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, target
 from kafka_assets_tests.properties.append_model import Model
 from kafka_assets_tests.properties.attempts import Attempt, Plan
