@@ -19,6 +19,7 @@ import xml.etree.ElementTree as Xml
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kafka_assets_tests.mutants.catalogue import MUTANTS
@@ -45,12 +46,12 @@ def main(*words: str) -> int:
         Path(folder).chmod(0o711)
         _see_that_the_copy_is_imported(copy)
         if left and (broken := _failed(copy, sorted({test for one in left for test in one.tests}), passing=True)):
-            console.print("these fail without any mutant:", *broken, sep="\n  ")
+            console.print("these fail without any mutant:", *map(escape, sorted(broken)), sep="\n  ")
             return 1
         for one in left:
             began = time.monotonic()
             missed = _missed(copy, one)
-            said = f"[red]missed by {', '.join(missed)}[/]" if missed else "caught"
+            said = f"[red]missed by {escape(', '.join(missed))}[/]" if missed else "caught"
             console.print(f"{one.name}: {said}, {time.monotonic() - began:.0f} s")
             if not missed:
                 kept[one.name] = {"of": f"{tree}-{one.digest}"}
@@ -58,7 +59,7 @@ def main(*words: str) -> int:
                 done.add(one.name)
     table = Table("mutant", "caught by", title=f"{len(done)} of {len(chosen)} mutants caught")
     for one in chosen:
-        table.add_row(one.name, "\n".join(map(_short, one.tests)) if one.name in done else "[red]nobody[/]")
+        table.add_row(one.name, escape("\n".join(map(_short, one.tests))) if one.name in done else "[red]nobody[/]")
     console.print(table)
     return 0 if len(done) == len(chosen) else 1
 
