@@ -7,7 +7,6 @@ also meet at committed_through, where one waits for the other's COMMIT.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,19 +33,13 @@ from kafka_assets_tests.properties.drawn import INSIDE, OUTSIDE, PARTITIONS, arr
 from kafka_assets_tests.properties.standing import compare
 
 
-def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
-    """When the time that was given is over, the rest of the examples do nothing; what fails is still made smaller."""
+def counted(step: Callable[..., Any]) -> Callable[..., Any]:
+    """For the tally: programs are no good whose steps do nothing."""
 
     @wraps(step)
     def taken(self: AppendMachine, **drawn: Any) -> None:
-        if self.late:
-            return
-        self.seen["step"] += bool(drawn)
-        try:
-            step(self, **drawn)
-        except BaseException:
-            type(self).until = float("inf")
-            raise
+        self.seen["step"] += 1
+        step(self, **drawn)
 
     return taken
 
@@ -54,14 +47,10 @@ def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
 class AppendMachine(RuleBasedStateMachine):
     attempts_are: ClassVar[type[Attempt]] = Attempt
     seen: ClassVar[Counter[str]] = Counter()
-    until: ClassVar[float] = float("inf")
 
     def __init__(self, fresh: Callable[[], Engine]) -> None:
         super().__init__()
-        self.late = time.monotonic() > self.until
         self.attempts: list[Attempt] = []
-        if self.late:
-            return
         self.seen["example"] += 1
         self.engine = fresh()
         self.planners: dict[int, tuple[planning.Source, dict[int, int], dict[int, int]]] = {}
@@ -71,7 +60,7 @@ class AppendMachine(RuleBasedStateMachine):
         return target(self.engine), Model()
 
     @initialize(more=arrivals, sizes=sizes, by_value=st.booleans())
-    @unless_late
+    @counted
     def begin(self, more: list[int], sizes: list[int], by_value: bool) -> None:
         self.table, self.model = self.make(by_value=by_value)
         self.model.topics.append({})
@@ -81,7 +70,7 @@ class AppendMachine(RuleBasedStateMachine):
     # The broker, and who plans.
 
     @rule(planner=st.integers(0, 1), more=arrivals)
-    @unless_late
+    @counted
     def observe(self, planner: int, more: list[int]) -> None:
         """Records arrive, and a planner asks the broker and writes down what it says."""
         now = self.model.incarnation
@@ -102,7 +91,7 @@ class AppendMachine(RuleBasedStateMachine):
         self.planners[planner] = (source, stands, ends)
 
     @rule(planner=st.integers(0, 1), sizes=sizes, loses=seldom)
-    @unless_late
+    @counted
     def plan(self, planner: int, sizes: list[int], loses: bool) -> None:
         """A planner commits what it saw before."""
         if planner not in self.planners:
@@ -131,7 +120,7 @@ class AppendMachine(RuleBasedStateMachine):
             assert (planned is None) == faster
 
     @rule(more=arrivals, sizes=sizes, topic=rarely)
-    @unless_late
+    @counted
     def race_to_plan(self, more: list[int], sizes: list[int], topic: bool) -> None:
         """Two planners saw the same, and the topic may be gone by the time they write."""
         for planner in (0, 1):
@@ -142,7 +131,7 @@ class AppendMachine(RuleBasedStateMachine):
             self.plan(planner=planner, sizes=sizes, loses=False)
 
     @rule(sure=rarely)
-    @unless_late
+    @counted
     def create_topic_again(self, sure: bool) -> None:
         if sure:
             self._create_topic_again()
@@ -164,7 +153,7 @@ class AppendMachine(RuleBasedStateMachine):
     # Runs.
 
     @rule(several=st.booleans(), plan=plans)
-    @unless_late
+    @counted
     def land(self, several: bool, plan: Plan) -> None:
         """What is every day's work: a run of what waits, or of all there is again; and nothing happens to it."""
         waiting = [one for number in range(PARTITIONS) for one in self.model.waiting(number)]
@@ -176,12 +165,12 @@ class AppendMachine(RuleBasedStateMachine):
             self._start(keys[: 4 if several else 1], calm)
 
     @rule(pick=few, plan=plans)
-    @unless_late
+    @counted
     def launch_one(self, pick: int, plan: Plan) -> None:
         self._launch([pick], plan)
 
     @rule(picks=st.lists(few, min_size=2, max_size=4), plan=plans)
-    @unless_late
+    @counted
     def launch_several(self, picks: list[int], plan: Plan) -> None:
         self._launch(picks, plan)
 
@@ -215,14 +204,14 @@ class AppendMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(which=few, plan=plans)
-    @unless_late
+    @counted
     def take_over(self, which: int, plan: Plan) -> None:
         """Somebody forces a run of just what another one is working on."""
         held = self.attempts[which % len(self.attempts)].publications
         self._start([one.key for one in held], replace(plan, claims_by_force=True))
 
     @rule(pick=few, first=plans, second=plans, where=st.sampled_from((*OUTSIDE, *INSIDE)), finishes=st.booleans())
-    @unless_late
+    @counted
     def overtake(self, pick: int, first: Plan, second: Plan, where: str, finishes: bool) -> None:
         """A run stands still somewhere; another one does all its work; then the first goes on."""
         before = len(self.attempts)
@@ -235,7 +224,7 @@ class AppendMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(which=few)
-    @unless_late
+    @counted
     def resume(self, which: int) -> None:
         attempt = self.attempts[which % len(self.attempts)]
         attempt.run.go()
@@ -243,22 +232,22 @@ class AppendMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(which=few)
-    @unless_late
+    @counted
     def finish(self, which: int) -> None:
         self._finish(self.attempts[which % len(self.attempts)])
 
     @precondition(lambda self: self.attempts)
     @rule(which=few, sure=seldom)
-    @unless_late
+    @counted
     def kill(self, which: int, sure: bool) -> None:
         if sure:
             attempt = self.attempts[which % len(self.attempts)]
             attempt.run.kill()
             self._settle(attempt)
 
-    @precondition(lambda self: self.late or self.engine.dialect.name != "sqlite")
+    @precondition(lambda self: self.engine.dialect.name != "sqlite")
     @rule(number=st.integers(0, PARTITIONS - 1), turned=st.booleans(), first=plans, second=plans)
-    @unless_late
+    @counted
     def meet(self, number: int, turned: bool, first: Plan, second: Plan) -> None:
         """Two publishers at once: the second waits for committed_through until the first has committed."""
         before, pair = len(self.attempts), self.model.waiting(number)[:2]
@@ -280,7 +269,7 @@ class AppendMachine(RuleBasedStateMachine):
         self._settle(one)
 
     @rule(sure=seldom)
-    @unless_late
+    @counted
     def leases_end(self, sure: bool) -> None:
         """Time passes."""
         if sure:
@@ -304,13 +293,10 @@ class AppendMachine(RuleBasedStateMachine):
     # What must be true after each step.
 
     @invariant()
-    @unless_late
     def the_ledger_and_the_table_are_what_the_model_says(self) -> None:
         compare(self.engine, self.model)
 
     def teardown(self) -> None:
-        if self.late:
-            return
         for attempt in self.attempts:
             if not attempt.run.ended:
                 attempt.run.kill()

@@ -14,7 +14,7 @@ from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.sinks.road import Table
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import rows
-from kafka_assets_tests.properties.append_machine import AppendMachine, unless_late
+from kafka_assets_tests.properties.append_machine import AppendMachine
 from kafka_assets_tests.properties.append_model import Delivered, Model, Slice
 from kafka_assets_tests.properties.attempts import Attempt
 from kafka_assets_tests.properties.upsert_model import UpsertModel
@@ -68,7 +68,6 @@ class UpsertMachine(AppendMachine):
         return target(self.engine, BY_COLUMN if by_value else BY_OFFSET), UpsertModel(by_value=by_value)
 
     @invariant()
-    @unless_late
     def of_each_key_the_last_record_stands(self) -> None:
         model = cast("UpsertModel", self.model)
         stands = {key: last for key, last in model.keys.items() if not last.record.deletes}
