@@ -5,8 +5,9 @@ RECORDS ?=
 EXIT ?=
 PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
 SECONDS ?= 3600
+MUTANTS ?=
 
-.PHONY: demo test test-fast properties memory lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties mutants memory lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -19,7 +20,10 @@ test-fast: setup ## what needs no service
 
 properties: setup ## many random programs on every database; PROPERTIES=sqlite=50 says which, SECONDS=n ends each
 	KAFKA_ASSETS_PROPERTIES=$(PROPERTIES) KAFKA_ASSETS_PROPERTIES_SECONDS=$(SECONDS) \
-	  $(BIN)/pytest -s kafka_assets_tests -k append_properties
+	  $(BIN)/pytest -s kafka_assets_tests -k "test_properties and model_says"
+
+mutants: setup ## breaks the code in a copy, one line at a time, and sees that tests notice; MUTANTS=word chooses
+	$(BIN)/python -m kafka_assets_tests.mutants $(MUTANTS)
 
 memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, on every database
 	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py
@@ -42,4 +46,4 @@ jars-lock: setup ## jars.lock anew, the versions that tools/lock_jars.py names
 
 clean: ## stop the services, remove what was made here; the cache per user stays
 	[ ! -x $(BIN)/kafka-assets ] || $(BIN)/kafka-assets down --delete --yes
-	rm -rf .venv .kafka_assets .dagster build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .kafka_assets .dagster build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutants.json

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, func, select, text
 from sqlalchemy import table as named_table
 
-from kafka_assets.errors import CountsDisagree, Fenced, LeaseHeld, SliceFailed, SliceRefused, TableIncompatible
+from kafka_assets.errors import (
+    CountsDisagree,
+    Fenced,
+    LeaseHeld,
+    SliceFailed,
+    SliceRefused,
+    TableIncompatible,
+    TopicChanged,
+)
 from kafka_assets.ledger import claims, planning, publishing
 from kafka_assets.ledger.claims import record_failure, release
 from kafka_assets.ledger.engine import read, write
@@ -226,6 +235,48 @@ class PublishContract:
         monkeypatch.setattr(claims, "terminate", end)
         Attempt(engine, keys).claim(force=True)
         assert ended == ["1", "2"]
+
+    def test_two_runs_that_read_the_same_claim_never_hold_the_same_attempt(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        keys = plan(engine, slices=[(0, 5)])
+        # On SQLite all runs of this process have one backend: from now on, that alone tells nobody apart.
+        Attempt(engine, keys, run_id="before").claim()
+        faster, slower = Attempt(engine, keys, run_id="faster"), Attempt(engine, keys, run_id="slower")
+        read_claims = claims._read_claims
+
+        def overtaken(*given: Any) -> Any:
+            found = read_claims(*given)
+            monkeypatch.setattr(claims, "_read_claims", read_claims)
+            faster.claim(force=True)
+            return found
+
+        monkeypatch.setattr(claims, "_read_claims", overtaken)
+        slower.claim(force=True)
+        assert [faster.claims[0].attempt, slower.claims[0].attempt] == [2, 3]
+
+    def test_a_zombie_leaves_the_heir_s_claim_alone(self, engine: Engine) -> None:
+        keys = plan(engine, slices=[(0, 5)])
+        zombie = Attempt(engine, keys, run_id="zombie").claim()
+        heir = Attempt(engine, keys, run_id="heir").claim(force=True)
+        claims.register_backend(engine, heir.claims, "the heir's")
+        before = rows(engine, "select * from kafka_claim")
+        with pytest.raises(Fenced):
+            claims.extend(engine, zombie.claims)
+        with pytest.raises(Fenced):
+            claims.register_backend(engine, zombie.claims, "the zombie's")
+        release(engine, zombie.claims)
+        record_failure(engine, zombie.claims, reason="no", max_attempts=1)
+        assert rows(engine, "select * from kafka_claim") == before
+        assert scalar(engine, "select state from kafka_publication") == "planned"
+
+    def test_a_planner_that_saw_the_topic_before_it_was_deleted_plans_nothing_of_it(self, engine: Engine) -> None:
+        plan(engine, slices=[(0, 5)], end=9)
+        old = planning.resolve_source(engine, stream="orders", topic="orders", topic_id="id-1")
+        planning.resolve_source(engine, stream="orders", topic="orders", topic_id="id-2")
+        with pytest.raises(TopicChanged):
+            planning.commit_plan(engine, old, 0, expected=9, slices=[NewSlice(9, 12)], asset="orders")
+        assert scalar(engine, "select max(end_offset) from kafka_slice") == 9
 
     def test_a_second_sensor_and_a_failure_leave_a_committed_result_alone(self, engine: Engine) -> None:
         keys = plan(engine, slices=[(0, 5)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pymysql.connections import Connection
 from sqlalchemy import Engine
 
 from kafka_assets.ledger.engine import make_engine
@@ -19,6 +20,17 @@ DATABASES = ["postgresql", "mariadb", "mysql"]
 
 _numbers = itertools.count(1)
 _names = (f"stream_{number}" for number in itertools.count(1))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tls_context() -> Iterator[None]:
+    """The driver reads all certificates of the system for each connection anew: half of a test's time."""
+    name = "_create_ssl_ctx"
+    make = getattr(Connection, name)
+    made = make(None, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, name, lambda self, given: make(self, given) if given else made)
+        yield
 
 
 @pytest.fixture(scope="module", params=DATABASES)

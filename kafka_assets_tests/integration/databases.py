@@ -13,6 +13,13 @@ from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.tables import TABLES
 
 LOCK_SECONDS = 2
+_BY_THE_SYSTEM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 2",)
+UNSYNCED = {
+    "postgresql": ("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"),
+    "mariadb": _BY_THE_SYSTEM,
+    "mysql": (*_BY_THE_SYSTEM, "SET GLOBAL sync_binlog = 0"),
+}
+"""Servers are killed in tests, and lose nothing by it; none loses its power, for which each commit would wait."""
 
 
 @contextmanager
@@ -22,6 +29,8 @@ def ledger(server: str, *, name: str) -> Generator[Engine]:
     admin = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
+        for setting in UNSYNCED[url.get_backend_name()]:
+            connection.execute(text(setting))
     engine = make_engine(make_url(url).set(database=name), lock_seconds=LOCK_SECONDS)
     try:
         ensure_schema(engine)

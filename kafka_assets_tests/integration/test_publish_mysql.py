@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from kafka_assets.ledger.engine import write
+from kafka_assets.sinks import mysql
 from kafka_assets.sinks.accounting import BadPolicy
+from kafka_assets.sinks.lines import lines
 from kafka_assets.sinks.mysql import MySQLRoad
 from kafka_assets_tests.integration.conftest import ledger
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar, target
@@ -46,6 +49,24 @@ def test_what_load_data_leaves_out_or_changes_is_looked_for_row_by_row(
     assert {note for _, _, note in rows_of(engine)} <= {"four"}
     assert scalar(engine, "select count(*) from kafka_quarantine") == 500 - landed
     assert scalar(engine, "select count(*) from kafka_quarantine where reason like '(%'") == 500 - landed
+
+
+def test_rows_that_got_lost_on_their_way_to_the_server_are_sent_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but the count of records tells, as it did of rows that broke a CHECK in older servers. At last each
+    row goes alone, by INSERT.
+    """
+    keys = plan(engine, slices=[(0, 5)])
+
+    def cut(*given: Any, **more: Any) -> Iterator[tuple[bytes, int]]:
+        for part, count in lines(*given, **more):
+            yield b"".join(bytes(part).splitlines(keepends=True)[:-1]), count
+
+    monkeypatch.setattr(mysql, "lines", cut)
+    monkeypatch.setattr(MySQLRoad, "loads", True)
+    Attempt(engine, keys).claim().publish()
+    assert [offset for _, offset, _ in rows_of(engine)] == list(range(5))
 
 
 def test_where_the_server_forbids_files_rows_are_inserted_and_it_is_said_once(

@@ -7,7 +7,6 @@ also meet at committed_through, where one waits for the other's COMMIT.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,92 +20,57 @@ from sqlalchemy import Engine, text
 
 from kafka_assets.errors import LedgerBusy, TopicChanged
 from kafka_assets.ledger import planning
-from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
+from kafka_assets.sinks.road import Table
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, target
 from kafka_assets_tests.properties.append_model import Model
 from kafka_assets_tests.properties.attempts import Attempt, Plan
-from kafka_assets_tests.properties.stepping import ENDS, POINTS
-
-PARTITIONS = 2
-LONGEST = 12
-OUTSIDE = ("claim read", "chunk", "confirmed", "registered", "asking")
-"""Where a run may stand still on SQLite: it holds no lock there, `chunk` and `confirmed` come before its BEGIN."""
-INSIDE = ("locked", "deleted", "cleared", "quarantined")
-"""Where it may besides on a server: up to the locks that others wait for."""
-BUSY = ("registered", "locked", "deleted", "quarantined", "judged", "verified", "marked", "advanced")
-
-often = st.sampled_from([True, True, True, False])
-seldom = st.sampled_from([False, False, False, True])
-rarely = st.sampled_from([False] * 9 + [True])
-plans = st.builds(
-    Plan,
-    replaces=st.booleans(),
-    claims_by_force=st.booleans(),
-    shrinks_by_force=seldom,
-    lease_has_ended=seldom,
-    records=st.text("rrrrbf-", min_size=5, max_size=5),
-    expired=st.sampled_from([0, 0, 0, 2]),
-    on_bad=st.sampled_from(["quarantine", "quarantine", "quarantine", "fail"]),
-    stops=st.lists(st.sampled_from((*OUTSIDE, *INSIDE)), min_size=1, max_size=2, unique=True).map(tuple) | st.just(()),
-    kill_at=st.sampled_from((None,) * 2 * len(POINTS) + POINTS),
-    busy_at=st.sampled_from((None,) * 2 * len(BUSY) + BUSY),
-    commit=st.sampled_from((None,) * 2 * len(ENDS) + ENDS),
-    tells_its_end=often,
-)
-arrivals = st.lists(st.integers(0, LONGEST), min_size=PARTITIONS, max_size=PARTITIONS)
-sizes = st.lists(st.integers(1, 6), min_size=1, max_size=3)
-few = st.integers(0, 7)
+from kafka_assets_tests.properties.drawn import INSIDE, OUTSIDE, PARTITIONS, arrivals, few, plans, rarely, seldom, sizes
+from kafka_assets_tests.properties.standing import compare
 
 
-def unless_late(step: Callable[..., Any]) -> Callable[..., Any]:
-    """When the time that was given is over, the rest of the examples do nothing; what fails is still made smaller."""
+def counted(step: Callable[..., Any]) -> Callable[..., Any]:
+    """For the tally: programs are no good whose steps do nothing."""
 
     @wraps(step)
     def taken(self: AppendMachine, **drawn: Any) -> None:
-        if self.late:
-            return
-        self.seen["step"] += bool(drawn)
-        try:
-            step(self, **drawn)
-        except BaseException:
-            type(self).until = float("inf")
-            raise
+        self.seen["step"] += 1
+        step(self, **drawn)
 
     return taken
 
 
 class AppendMachine(RuleBasedStateMachine):
+    attempts_are: ClassVar[type[Attempt]] = Attempt
     seen: ClassVar[Counter[str]] = Counter()
-    until: ClassVar[float] = float("inf")
 
     def __init__(self, fresh: Callable[[], Engine]) -> None:
         super().__init__()
-        self.late = time.monotonic() > self.until
         self.attempts: list[Attempt] = []
-        if self.late:
-            return
         self.seen["example"] += 1
         self.engine = fresh()
-        target(self.engine)
-        self.model = Model()
-        self.model.topics.append({})
         self.planners: dict[int, tuple[planning.Source, dict[int, int], dict[int, int]]] = {}
         self.launched = 0
 
-    @initialize(more=arrivals, sizes=sizes)
-    @unless_late
-    def begin(self, more: list[int], sizes: list[int]) -> None:
+    def make(self, *, by_value: bool) -> tuple[Table, Model]:
+        return target(self.engine), Model()
+
+    @initialize(more=arrivals, sizes=sizes, by_value=st.booleans())
+    @counted
+    def begin(self, more: list[int], sizes: list[int], by_value: bool) -> None:
+        self.table, self.model = self.make(by_value=by_value)
+        self.model.topics.append({})
         self.observe(planner=0, more=more)
         self.plan(planner=0, sizes=sizes, loses=False)
 
     # The broker, and who plans.
 
     @rule(planner=st.integers(0, 1), more=arrivals)
-    @unless_late
+    @counted
     def observe(self, planner: int, more: list[int]) -> None:
         """Records arrive, and a planner asks the broker and writes down what it says."""
         now = self.model.incarnation
@@ -127,9 +91,9 @@ class AppendMachine(RuleBasedStateMachine):
         self.planners[planner] = (source, stands, ends)
 
     @rule(planner=st.integers(0, 1), sizes=sizes, loses=seldom)
-    @unless_late
+    @counted
     def plan(self, planner: int, sizes: list[int], loses: bool) -> None:
-        """A planner commits what it saw before; another one, or a new topic, may have come between."""
+        """A planner commits what it saw before."""
         if planner not in self.planners:
             return
         source, stands, ends = self.planners.pop(planner)
@@ -155,10 +119,25 @@ class AppendMachine(RuleBasedStateMachine):
             self.seen["planner was faster"] += faster
             assert (planned is None) == faster
 
+    @rule(more=arrivals, sizes=sizes, topic=rarely)
+    @counted
+    def race_to_plan(self, more: list[int], sizes: list[int], topic: bool) -> None:
+        """Two planners saw the same, and the topic may be gone by the time they write."""
+        for planner in (0, 1):
+            self.observe(planner=planner, more=more if planner == 0 else [0] * PARTITIONS)
+        if topic:
+            self._create_topic_again()
+        for planner in (0, 1):
+            self.plan(planner=planner, sizes=sizes, loses=False)
+
     @rule(sure=rarely)
-    @unless_late
+    @counted
     def create_topic_again(self, sure: bool) -> None:
-        if not sure or not any(part.known for part in self.model.topics[-1].values()) or self.model.incarnation > 2:
+        if sure:
+            self._create_topic_again()
+
+    def _create_topic_again(self) -> None:
+        if not any(part.known for part in self.model.topics[-1].values()) or self.model.incarnation > 2:
             return
         held = any(attempt.holds_locks() for attempt in self.attempts)
         now = self.model.incarnation + 1
@@ -173,13 +152,25 @@ class AppendMachine(RuleBasedStateMachine):
 
     # Runs.
 
+    @rule(several=st.booleans(), plan=plans)
+    @counted
+    def land(self, several: bool, plan: Plan) -> None:
+        """What is every day's work: a run of what waits, or of all there is again; and nothing happens to it."""
+        waiting = [one for number in range(PARTITIONS) for one in self.model.waiting(number)]
+        again = [one for one in self.model.slices() if one.result and one.incarnation == self.model.incarnation]
+        chosen = again if plan.replaces and again else waiting
+        keys = [SliceKey("orders", one.incarnation, one.partition, one.start, one.end) for one in chosen]
+        if keys:
+            calm = replace(plan, claims_by_force=True, expired=0, stops=(), kill_at=None, busy_at=None, commit=None)
+            self._start(keys[: 4 if several else 1], calm)
+
     @rule(pick=few, plan=plans)
-    @unless_late
+    @counted
     def launch_one(self, pick: int, plan: Plan) -> None:
         self._launch([pick], plan)
 
     @rule(picks=st.lists(few, min_size=2, max_size=4), plan=plans)
-    @unless_late
+    @counted
     def launch_several(self, picks: list[int], plan: Plan) -> None:
         self._launch(picks, plan)
 
@@ -198,8 +189,9 @@ class AppendMachine(RuleBasedStateMachine):
             stops = dict.fromkeys(point if point in OUTSIDE else "registered" for point in plan.stops)
             plan = replace(plan, stops=tuple(stops))
         self.launched += 1
-        attempt = Attempt(
+        attempt = self.attempts_are(
             engine=self.engine,
+            table=self.table,
             model=self.model,
             seen=self.seen,
             name=f"run-{self.launched}",
@@ -212,15 +204,27 @@ class AppendMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(which=few, plan=plans)
-    @unless_late
+    @counted
     def take_over(self, which: int, plan: Plan) -> None:
         """Somebody forces a run of just what another one is working on."""
         held = self.attempts[which % len(self.attempts)].publications
         self._start([one.key for one in held], replace(plan, claims_by_force=True))
 
+    @rule(pick=few, first=plans, second=plans, where=st.sampled_from((*OUTSIDE, *INSIDE)), finishes=st.booleans())
+    @counted
+    def overtake(self, pick: int, first: Plan, second: Plan, where: str, finishes: bool) -> None:
+        """A run stands still somewhere; another one does all its work; then the first goes on."""
+        before = len(self.attempts)
+        self._launch([pick], replace(first, stops=(where,)))
+        if len(self.attempts) > before:
+            slow = self.attempts[-1]
+            self._start([one.key for one in slow.publications], replace(second, claims_by_force=True, stops=()))
+            if finishes:
+                self._finish(slow)
+
     @precondition(lambda self: self.attempts)
     @rule(which=few)
-    @unless_late
+    @counted
     def resume(self, which: int) -> None:
         attempt = self.attempts[which % len(self.attempts)]
         attempt.run.go()
@@ -228,47 +232,44 @@ class AppendMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(which=few)
-    @unless_late
+    @counted
     def finish(self, which: int) -> None:
-        attempt = self.attempts[which % len(self.attempts)]
-        attempt.run.stop_nowhere()
-        attempt.run.go()
-        self._settle(attempt)
+        self._finish(self.attempts[which % len(self.attempts)])
 
     @precondition(lambda self: self.attempts)
     @rule(which=few, sure=seldom)
-    @unless_late
+    @counted
     def kill(self, which: int, sure: bool) -> None:
         if sure:
             attempt = self.attempts[which % len(self.attempts)]
             attempt.run.kill()
             self._settle(attempt)
 
-    @precondition(lambda self: len(self.attempts) > 1)
-    @rule(which=few)
-    @unless_late
-    def meet(self, which: int) -> None:
-        """Two publishers of a partition: the second waits for committed_through until the first has committed."""
-        ready = [one for one in self.attempts if one.claims]
-        if self.engine.dialect.name == "sqlite" or len(ready) < 2:
+    @precondition(lambda self: self.engine.dialect.name != "sqlite")
+    @rule(number=st.integers(0, PARTITIONS - 1), turned=st.booleans(), first=plans, second=plans)
+    @counted
+    def meet(self, number: int, turned: bool, first: Plan, second: Plan) -> None:
+        """Two publishers at once: the second waits for committed_through until the first has committed."""
+        before, pair = len(self.attempts), self.model.waiting(number)[:2]
+        for one, plan in zip(pair[::-1] if turned else pair, (first, second), strict=False):
+            key = SliceKey("orders", one.incarnation, one.partition, one.start, one.end)
+            self._start([key], replace(plan, kill_at=None, on_bad="quarantine", stops=("registered",)))
+        if len(self.attempts) != before + 2:
             return
-        first, second = ready[which % len(ready)], ready[(which + 1) % len(ready)]
-        first.run.stop_nowhere()
-        first.run.stop_at("advanced")
-        first.run.go()
-        if not first.run.ended:
-            second.run.stop_nowhere()
-            second.run.begin()
-            self.seen["one waits for another"] += not second.run.wait(0.2)
-            first.run.go()
-            second.run.wait()
-            first.settle()
-            second.settle()
-            self._settle(second)
-        self._settle(first)
+        one, other = self.attempts[-2:]
+        one.run.stop_at("advanced")
+        one.run.go()
+        if not one.run.ended:
+            other.run.begin()
+            self.seen["one waits for another"] += not other.run.wait(0.2)
+            one.run.go()
+            other.run.wait()
+            one.settle()  # it committed first
+            self._settle(other)
+        self._settle(one)
 
     @rule(sure=seldom)
-    @unless_late
+    @counted
     def leases_end(self, sure: bool) -> None:
         """Time passes."""
         if sure:
@@ -277,6 +278,11 @@ class AppendMachine(RuleBasedStateMachine):
             for one in self.model.slices():
                 one.lease = "ended" if one.lease == "live" else one.lease
             end_expired(self.engine, log=logging.getLogger(__name__))
+
+    def _finish(self, attempt: Attempt) -> None:
+        attempt.run.stop_nowhere()
+        attempt.run.go()
+        self._settle(attempt)
 
     def _settle(self, attempt: Attempt) -> None:
         attempt.settle()
@@ -287,74 +293,10 @@ class AppendMachine(RuleBasedStateMachine):
     # What must be true after each step.
 
     @invariant()
-    @unless_late
     def the_ledger_and_the_table_are_what_the_model_says(self) -> None:
-        with read(self.engine) as connection:
-
-            def rows(statement: str) -> list[tuple[Any, ...]]:
-                return [tuple(row) for row in connection.execute(text(statement))]
-
-            assert set(rows(_ROWS)) == self.model.rows()
-            assert set(rows(_QUARANTINE)) == self.model.quarantined()
-            assert rows(_SLICES) == self._expected_slices()
-            assert rows(_PROGRESS) == self._expected_progress()
-            assert rows("SELECT * FROM kafka_gap") == []
-
-    def _expected_slices(self) -> list[tuple[Any, ...]]:
-        expected: list[tuple[Any, ...]] = []
-        for one in self.model.slices():
-            result = one.result
-            counts: tuple[Any, ...] = (0, 0, 0, 0, 0, 0, None, None)
-            if result is not None:
-                found = result.delivered
-                holes = one.end - one.start - found.read - found.expired
-                landed = len(found.landed)
-                counts = (found.read, landed, len(found.filtered), len(found.bad), holes, found.expired)
-                counts += (result.attempt, result.run)
-            claim = (one.state, one.attempt, one.failures_alone)
-            if not one.published:
-                claim, counts = (None, None, None), (None,) * 8
-            expected.append((*one.key, one.end, one.kind, *claim, *counts))
-        return expected
-
-    def _expected_progress(self) -> list[tuple[Any, ...]]:
-        return [
-            (incarnation, number, part.planned_through, part.committed_through)
-            for incarnation, partitions in enumerate(self.model.topics, 1)
-            for number, part in sorted(partitions.items())
-            if part.known
-        ]
+        compare(self.engine, self.model)
 
     def teardown(self) -> None:
-        if self.late:
-            return
         for attempt in self.attempts:
             if not attempt.run.ended:
                 attempt.run.kill()
-        self.engine.dispose()
-
-
-_ROWS = """
-SELECT r.incarnation, o.kafka_partition, o.kafka_offset, o.note
-FROM orders o JOIN kafka_source r ON r.id = o.kafka_source
-"""
-_QUARANTINE = """
-SELECT r.incarnation, q.kafka_partition, q.kafka_offset
-FROM kafka_quarantine q JOIN kafka_source r ON r.id = q.kafka_source
-"""
-_SLICES = """
-SELECT r.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, u.state, c.attempt, c.failures_alone,
-       u.records_read, u.landed, u.filtered, u.quarantined, u.holes, u.expired, u.committed_attempt, u.run_id
-FROM kafka_slice s
-JOIN kafka_source r ON r.id = s.source_id
-LEFT JOIN kafka_publication u ON u.slice_id = s.id
-LEFT JOIN kafka_claim c ON c.publication_id = u.id
-ORDER BY r.incarnation, s.partition, s.start_offset
-"""
-_PROGRESS = """
-SELECT r.incarnation, p.partition, p.planned_through, c.committed_through
-FROM kafka_progress p
-JOIN kafka_source r ON r.id = p.source_id
-LEFT JOIN kafka_committed c ON c.source_id = p.source_id AND c.partition = p.partition
-ORDER BY r.incarnation, p.partition
-"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Place = tuple[int, int, int]
@@ -17,19 +17,26 @@ class Delivered:
     bad: frozenset[int]
     filtered: frozenset[int]
     expired: int
+    deleting: frozenset[int] = frozenset()
+    """Upsert: those that delete their key."""
+    moving: frozenset[int] = frozenset()
+    """Of those that landed or delete: the ones whose key is met in every partition."""
 
     @property
     def read(self) -> int:
-        return len(self.landed) + len(self.bad) + len(self.filtered)
+        return len(self.landed) + len(self.bad) + len(self.filtered) + len(self.deleting)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A committed result: of which attempt and run, and what it delivered."""
+    """A committed result: of which attempt and run, what it delivered, and what became of that."""
 
     attempt: int
     run: str
     delivered: Delivered
+    landed: int
+    superseded: int = 0
+    tombstoned: int = 0
 
 
 @dataclass
@@ -93,6 +100,11 @@ class Model:
     def slice_at(self, incarnation: int, partition: int, start: int) -> Slice:
         return next(one for one in self.slices() if one.key == (incarnation, partition, start))
 
+    def waiting(self, number: int) -> list[Slice]:
+        """What is not committed yet of a partition of the topic."""
+        part = self.partition(self.incarnation, number)
+        return [one for one in part.slices if one.kind == "normal" and one.result is None]
+
     # What may happen.
 
     def observe(self, incarnation: int, ends: Mapping[int, int]) -> dict[int, int]:
@@ -124,8 +136,10 @@ class Model:
                 part.planned_through = part.last_stable
         self.topics.append({})
 
-    def commit(self, one: Slice, result: Result) -> None:
-        one.state, one.result = "committed", result
+    def commit(self, run: str, written: Sequence[tuple[Slice, Delivered]]) -> None:
+        """A run's slices, all at once."""
+        for one, found in written:
+            one.state, one.result = "committed", Result(one.attempt, run, found, landed=len(found.landed))
 
     # What must be true.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from sqlalchemy import Engine
@@ -16,10 +16,10 @@ from kafka_assets.ledger.publications import Publication
 from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Work, publish
-from kafka_assets.sinks.road import road_for
+from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.slices import SliceKey
-from kafka_assets_tests.ledgers import SCHEMA, target
-from kafka_assets_tests.properties.append_model import Delivered, Model, Result, Slice
+from kafka_assets_tests.ledgers import SCHEMA
+from kafka_assets_tests.properties.append_model import Delivered, Model, Slice
 from kafka_assets_tests.properties.stepping import Killed, Run, at
 
 MAX_FAILURES = 2
@@ -34,7 +34,8 @@ class Plan:
     shrinks_by_force: bool
     lease_has_ended: bool
     records: str
-    """What Kafka delivers, for each offset: r a record, b a bad one, f one that is filtered, - a hole."""
+    """What Kafka delivers, for each offset: r a record, b a bad one, f one that is filtered, - a hole; and where keys
+    count, d a record that deletes its key, m and x the same two with a key that all partitions have."""
     expired: int
     """So many offsets at the start of its first slice have expired."""
     on_bad: str
@@ -48,7 +49,11 @@ class Plan:
 
 @dataclass
 class Attempt:
+    keyed: ClassVar[bool] = False
+    """Whether records have keys, and may delete them; and a replay may come with fewer than before."""
+
     engine: Engine
+    table: Table
     model: Model
     seen: Counter[str]
     name: str
@@ -77,7 +82,7 @@ class Attempt:
 
     def holds_locks(self) -> bool:
         """Whether it stands still inside of its transaction; on SQLite it never does."""
-        inside = ("locked", "deleted", "cleared", "quarantined", "chunk", "confirmed")
+        inside = ("locked", "deleted", "cleared", "quarantined", "chunk", "confirmed", "reduced")
         return self.engine.dialect.name != "sqlite" and self.run.where in inside
 
     def settle(self) -> None:
@@ -118,10 +123,11 @@ class Attempt:
         start = min(key.start + (self.plan.expired if first else 0), key.end)
         kinds = {offset: self.plan.records[offset % len(self.plan.records)] for offset in range(start, key.end)}
 
-        def of(kind: str) -> frozenset[int]:
-            return frozenset(offset for offset, one in kinds.items() if one == kind)
+        def of(some: str) -> frozenset[int]:
+            return frozenset(offset for offset, one in kinds.items() if one in some)
 
-        return Delivered(landed=of("r"), bad=of("b"), filtered=of("f"), expired=start - key.start)
+        found = Delivered(landed=of("rdmx"), bad=of("b"), filtered=of("f"), expired=start - key.start)
+        return replace(found, landed=of("rm"), deleting=of("dx"), moving=of("mx")) if self.keyed else found
 
     def _work(self) -> Any:
         self._claimed = self.claims = claim(
@@ -138,7 +144,7 @@ class Attempt:
             road_for(self.engine),
             Work(
                 claims=self.claims,
-                table=target(self.engine),
+                table=self.table,
                 chunks=self._chunks,
                 confirm=lambda seen: at("confirmed"),
                 expired=expired,
@@ -184,15 +190,23 @@ class Attempt:
         todo = {one.key for one in self.slices if self.plan.replaces or one.result is None}
         written = {self._slice(publication).key for publication, _, _ in marked}
         assert written == todo, "a run committed other slices than it was to"
-        for publication, attempt, outcome in marked:
-            one, found = self._slice(publication), self.delivered(publication.key)
+        assert not self._has_committed, "a run committed twice"
+        for publication, attempt, _ in marked:
+            one = self._slice(publication)
             assert one.attempt == attempt, "a fenced attempt committed"
             assert one.kind == "normal", "a slice was committed that is lost"
             assert not self._shrinks(one), "a replay lost records"
-            assert (outcome.records_read, outcome.landed) == (found.read, len(found.landed))
             self.seen["replay" if one.result else "commit"] += 1
-            self.model.commit(one, Result(attempt, self.name, found))
+        self._commit([(self._slice(publication), self.delivered(publication.key)) for publication, _, _ in marked])
+        for publication, _, outcome in marked:
+            result = self._slice(publication).result
+            assert result is not None
+            told = (outcome.records_read, outcome.landed, outcome.superseded, outcome.tombstoned)
+            assert told == (result.delivered.read, result.landed, result.superseded, result.tombstoned)
         self._has_committed = True
+
+    def _commit(self, written: Sequence[tuple[Slice, Delivered]]) -> None:
+        self.model.commit(self.name, written)
 
     def _settle_end(self) -> None:
         error = self.run.error
@@ -200,25 +214,29 @@ class Attempt:
         if error is None:
             for one in self.run.result:
                 assert one.outcome is not None or self._slice(one.publication).result is not None, "nothing was done"
-            assert self._has_committed or all(one.outcome is None for one in self.run.result)
+            told = any(one.outcome is not None for one in self.run.result)
+            assert told == self._has_committed, "a run does not know whether it committed"
         elif not self._justified(error):
             raise AssertionError(f"{self.name} ended with {type(error).__name__}, and had no reason to") from error
 
     def _justified(self, error: BaseException) -> bool:
+        reasons = self._reasons()
+        # After its COMMIT it may be killed, or taken over before it asked what became of it; nothing else.
+        possible = (Killed, Fenced) if self._has_committed else tuple(reasons)
+        return type(error) in possible and reasons[type(error)]
+
+    def _reasons(self) -> dict[type[BaseException], bool]:
         mine = self.slices
-        reasons = {
+        return {
             Killed: True,
             LeaseHeld: not self.plan.claims_by_force and any(one.lease == "live" for one in mine),
             Fenced: any(self._slice(held.publication).attempt > held.attempt for held in self.claims),
             SliceRefused: any(one.kind != "normal" or self._shrinks(one) for one in mine),
             SliceFailed: self.plan.on_bad == "fail" and any(self.delivered(one.key).bad for one in self.publications),
         }
-        # After its COMMIT it may be killed, or taken over before it asked what became of it; nothing else.
-        possible = (Killed, Fenced) if self._has_committed else tuple(reasons)
-        return type(error) in possible and reasons[type(error)]
 
     def _shrinks(self, one: Slice) -> bool:
-        if one.result is None or not self.plan.replaces or self.plan.shrinks_by_force:
+        if self.keyed or one.result is None or not self.plan.replaces or self.plan.shrinks_by_force:
             return False
         key = next(found.key for found in self.publications if self._slice(found) is one)
         return self.delivered(key).read < one.result.delivered.read

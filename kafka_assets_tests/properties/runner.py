@@ -20,30 +20,33 @@ from kafka_assets_tests.properties.stepping import stepped
 COUNTS = "KAFKA_ASSETS_PROPERTIES"
 SECONDS = "KAFKA_ASSETS_PROPERTIES_SECONDS"
 STEPS = 30
+BATCH = 25
+"""So many programs run between two looks at the clock; one that fails is made smaller, however late it is."""
 
 
-def run_programs(fresh: Callable[[], Engine], *, database: str, short: int) -> None:
+def run_programs(fresh: Callable[[], Engine], machine: type[AppendMachine], *, database: str, short: int) -> None:
     """Run random programs on ledgers that `fresh` makes, and print what happened in them."""
     counts = dict(part.split("=") for part in os.environ.get(COUNTS, "").split(",") if part)
     asked = int(counts.get(database, 0))
     began = time.monotonic()
 
-    class Machine(AppendMachine):
+    class Machine(machine):
         """Its own tally, and its own time."""
 
     Machine.seen = type(AppendMachine.seen)()
-    Machine.until = began + float(os.environ.get(SECONDS, "3600"))
-    how = settings(
-        max_examples=asked or short,
-        stateful_step_count=STEPS,
-        derandomize=not asked,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=bool(asked),
-    )
+    seconds = float(os.environ.get(SECONDS, "3600"))
     try:
         with stepped():
-            run_state_machine_as_test(lambda: Machine(fresh), settings=how)
+            while Machine.seen["example"] < (asked or short) and time.monotonic() - began < seconds:
+                how = settings(
+                    max_examples=min(BATCH, (asked or short) - Machine.seen["example"]),
+                    stateful_step_count=STEPS,
+                    derandomize=not asked,
+                    deadline=None,
+                    suppress_health_check=list(HealthCheck),
+                    print_blob=bool(asked),
+                )
+                run_state_machine_as_test(lambda: Machine(fresh), settings=how)
     finally:
         tally = ", ".join(f"{count} {name}" for name, count in sorted(Machine.seen.items(), key=lambda one: -one[1]))
-        print(f"\n{database}: {tally}; {time.monotonic() - began:.0f} s")
+        print(f"\n{machine.__name__} on {database}: {tally}; {time.monotonic() - began:.0f} s")

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from kafka_assets.errors import LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger import claims, engine, publishing, retries
-from kafka_assets.sinks import modes, publish
+from kafka_assets.sinks import merge, modes, publish
 
 BEFORE = {"claim read": (claims, "_compare_and_set"), "asking": (publishing, "_ask")}
 AFTER = {
@@ -26,6 +26,9 @@ AFTER = {
     "cleared": (publish, "delete_quarantine"),
     "quarantined": (publish, "insert_quarantine"),
     "judged": (publish, "judge"),
+    "reduced": (merge.Merge, "reduce"),
+    "asset locked": (merge.Merge, "lock"),
+    "merged": (merge.Merge, "settle"),
     "verified": (publish, "verify_attempts"),
     "marked": (publish, "mark_committed"),
     "advanced": (publish, "_advance"),
