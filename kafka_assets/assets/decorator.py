@@ -21,16 +21,17 @@ Transform = Callable[..., DataFrame]
 
 def kafka_asset(
     *,
-    topic: str,
     target: str,
     schema: str,
+    topic: str | None = None,
+    topics: str | None = None,
     name: str | None = None,
     group_name: str | None = None,
     owners: list[str] | None = None,
     code_version: str | None = None,
     **attributes: Any,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Declare that `topic` lands in the table `target`, through the decorated function.
+    """Declare that `topic`, or all that match the pattern `topics`, land in the table `target` by this function.
 
     The function takes `records` (and `context`, if it wants it) and returns a DataFrame. It must give
     the same rows for any subset of the records, since big slices are landed in chunks, and it must
@@ -41,7 +42,8 @@ def kafka_asset(
     """
 
     def decorate(function: Transform) -> dg.AssetsDefinition:
-        stream = declare(name=name or function.__name__, topic=topic, target=target, schema=schema, **attributes)
+        declared = {"topic": topic, "topics": topics, "target": target, "schema": schema, **attributes}
+        stream = declare(name=name or function.__name__, **declared)
         return build_asset(
             stream,
             function,
@@ -82,10 +84,10 @@ def _asset(
         group_name=group_name,
         owners=owners,
         code_version=code_version,
-        description=inspect.getdoc(function) or f"The topic {stream.topic} in the table {stream.target}.",
+        description=inspect.getdoc(function) or f"The topic {stream.reads} in the table {stream.target}.",
         metadata={
             STREAM_METADATA: dg.MetadataValue.json(stream.model_dump(mode="json", by_alias=True)),
-            "kafka/topic": stream.topic,
+            "kafka/topic": stream.reads,
             "dagster/table_name": stream.target,
         },
     )

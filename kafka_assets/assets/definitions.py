@@ -55,7 +55,15 @@ def load_assets(folder: Path) -> list[dg.AssetsDefinition]:
 
 def _refuse_shared_targets(assets: Sequence[dg.AssetsDefinition]) -> None:
     owners: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for stream in filter(None, map(stream_of, assets)):
+        other = groups.setdefault(stream.asset, stream.name)
+        if other != stream.name:
+            raise StreamError(
+                f"streams {other!r} and {stream.name!r} have the same group {stream.asset!r}",
+                why="it is the name under which the ledger keeps what one asset has landed",
+                cure="give one of them another group",
+            )
         owner = owners.setdefault(stream.target.lower(), stream.name)
         if owner != stream.name:
             raise StreamError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -35,10 +35,12 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
     def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
         return read(spark, spark_options(self.connection()), pieces)
 
-    def observe(self, topic: str) -> TopicOffsets:
-        found = observe(self.connection(), [topic])[topic]
-        if isinstance(found, KafkaAssetsError):
-            raise found
+    def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]:
+        found: dict[str, TopicOffsets] = {}
+        for topic, observed in observe(self.connection(), topics).items():
+            if isinstance(observed, KafkaAssetsError):
+                raise observed
+            found[topic] = observed
         return found
 
 

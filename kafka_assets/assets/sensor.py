@@ -31,10 +31,16 @@ def build_sensor(
         try:
             # Each tick anew: services that came up after this code was loaded are found.
             settings = load_settings()
-            connection = Connection.of(settings)
             engine = make_engine(settings.database_url)
             try:
-                found = tick(streams, engine=engine, connection=connection, instance=context.instance, log=context.log)
+                found = tick(
+                    streams,
+                    engine=engine,
+                    connection=lambda: Connection.of(settings),
+                    instance=context.instance,
+                    log=context.log,
+                    cursor=context.cursor,
+                )
             finally:
                 engine.dispose()
         except KafkaAssetsError as error:
