@@ -82,6 +82,8 @@ class Stream(BaseModel):
     max_bad_ratio: float = Field(default=0.01, ge=0, le=1)
     on_expired: Literal["fail", "record"] = "fail"
     max_attempts: int = Field(default=5, ge=1)
+    max_lag: Duration = timedelta(minutes=15)
+    """How long records may wait for their commit before a check says so."""
 
     @field_validator("name")
     @classmethod
