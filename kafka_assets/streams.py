@@ -101,6 +101,8 @@ class Stream(BaseModel):
     max_attempts: int = Field(default=5, ge=1)
     keep_keys: Duration | None = None
     """Dagster forgets keys of slices that were committed longer ago; the ledger keeps all."""
+    max_lag: Duration = timedelta(minutes=15)
+    """How long records may wait for their commit before a check says so."""
 
     @field_validator("name")
     @classmethod

@@ -1,4 +1,4 @@
-"""Ticks without a broker and runs without Spark: the ledger and Dagster's storage are real, what a broker says is given."""
+"""Ticks without a broker and runs without Spark: ledger and Dagster's storage are real, a broker's words are given."""
 
 from __future__ import annotations
 
