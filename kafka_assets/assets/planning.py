@@ -54,7 +54,7 @@ class StreamPlan:
                 + " · deleted, or this user may not see them · nothing is lost in the ledger: it goes on when they are"
                 " back, and what a deleted one left unread is recorded when it is created again"
             )
-        candidates: dict[Where, _Candidate] = {}
+        candidates: dict[Where, Candidate] = {}
         for topic, source in self._sources(found).items():
             with self._told():
                 candidates.update(self._candidates(source, found[topic]))
@@ -85,11 +85,11 @@ class StreamPlan:
                     there |= make_sources(self.engine, stream=self.stream.name, topics=some)
         return there
 
-    def _candidates(self, source: Source, found: TopicOffsets) -> dict[Where, _Candidate]:
+    def _candidates(self, source: Source, found: TopicOffsets) -> dict[Where, Candidate]:
         offsets = _offsets(found)
         fresh = offsets.keys() - self.partitions.get(source.id, set())
         origins = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
-        progress = ledger.observe(self.engine, source, offsets=offsets, origins=origins, asset=self.stream.asset)
+        progress = self._progress(source, offsets, origins)
         offsets = self._confirmed(source, offsets, progress)
         policy = Policy(
             max_records=self.stream.slices.max_records,
@@ -97,13 +97,18 @@ class StreamPlan:
             on_expired=self.stream.on_expired,
             max_slices=self.stream.slices.per_tick,
         )
-        candidates: dict[Where, _Candidate] = {}
+        candidates: dict[Where, Candidate] = {}
         for partition in sorted(offsets.keys() & progress.keys()):
             with self._told():
                 standing = progress[partition]
                 if new := plan_partition(f"{source.topic}:{partition}", standing, offsets[partition], policy):
-                    candidates[source.id, partition] = _Candidate(source, partition, standing, new)
+                    candidates[source.id, partition] = Candidate(source, partition, standing, new)
         return candidates
+
+    def _progress(
+        self, source: Source, offsets: Mapping[int, Offsets], origins: Mapping[int, int]
+    ) -> dict[int, Progress]:
+        return ledger.observe(self.engine, source, offsets=offsets, origins=origins, asset=self.stream.asset)
 
     def _confirmed(
         self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
@@ -146,7 +151,7 @@ class StreamPlan:
         found = offsets_at(self.connection, source.topic, int(start.timestamp() * 1000))
         return {number: min(found[number], offsets[number].last_stable) for number in fresh}
 
-    def _commit(self, candidate: _Candidate, new: Sequence[NewSlice]) -> None:
+    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
         planned = ledger.commit_plan(
             self.engine,
             candidate.source,
@@ -167,7 +172,7 @@ class StreamPlan:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
     """A partition with slices to plan."""
 
     source: Source

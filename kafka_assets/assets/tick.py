@@ -71,7 +71,7 @@ def tick(
     at = Cursor.parse(cursor)
     if streams:
         connected = result.attempt(connection if callable(connection) else lambda: connection)
-        seen = result.attempt(lambda: _observe(connected, streams)) if connected else None
+        seen = result.attempt(lambda: observe_all(connected, streams)) if connected else None
         if connected and seen is not None:
             _plan(result, _in_turn(streams, at.turn), seen, engine=engine, connection=connected)
             for stream in _in_turn(streams, at.turn):
@@ -87,7 +87,7 @@ def tick(
     return result
 
 
-def _observe(connection: Connection, streams: Sequence[Stream]) -> Mapping[str, Observation]:
+def observe_all(connection: Connection, streams: Sequence[Stream]) -> Mapping[str, Observation]:
     """One conversation with the broker, whatever the number of topics; names are listed only for patterns."""
     if all(stream.topic is not None for stream in streams):
         return observe(connection, sorted({stream.reads for stream in streams}))

@@ -26,7 +26,7 @@ from kafka_assets import kafka_asset
 
 @kafka_asset(
     topic="{topic}", target="{name}", schema="id BIGINT NOT NULL, note STRING",
-    slices={{"max_delay": "1s", "max_records": {max_records}}}, max_bad_ratio=1.0,
+    slices={{"max_delay": "1s", "max_records": {max_records}}}, {attributes},
 )
 def {name}(records):
     return records
@@ -42,9 +42,17 @@ class Project:
     engine: Engine
     dagster: str = ""
 
-    def declare(self, name: str, *, topic: str, before: str = "", max_records: int = 500_000) -> None:
+    def declare(
+        self,
+        name: str,
+        *,
+        topic: str,
+        before: str = "",
+        max_records: int = 500_000,
+        attributes: str = "max_bad_ratio=1.0",
+    ) -> None:
         (self.folder / "defs").mkdir(exist_ok=True)
-        declared = STREAM.format(name=name, topic=topic, before=before, max_records=max_records)
+        declared = STREAM.format(name=name, topic=topic, before=before, max_records=max_records, attributes=attributes)
         (self.folder / "defs" / f"{name}.py").write_text(declared)
 
     def topic(self, name: str, *, partitions: int = 3) -> None:
