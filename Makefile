@@ -7,7 +7,7 @@ PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
 SECONDS ?= 3600
 MUTANTS ?=
 
-.PHONY: demo test test-fast properties mutants memory lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties mutants memory campaign screenshots lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -27,6 +27,13 @@ mutants: setup ## breaks the code in a copy, one line at a time, and sees that t
 
 memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, on every database
 	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py
+
+campaign: setup ## daemons killed ten times while 300,000 records land
+	KAFKA_ASSETS_CAMPAIGN_RECORDS=300000 KAFKA_ASSETS_CAMPAIGN_KILLS=10 \
+	  $(BIN)/pytest kafka_assets_tests/acceptance/test_daemon_killed.py
+
+screenshots: setup ## docs/pictures anew: Dagster's pages of the demo, by a Chromium from Debian
+	$(BIN)/python tools/screenshots.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -3,13 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafka_assets.assets.component import KafkaTopic
     from kafka_assets.assets.decorator import kafka_asset
     from kafka_assets.assets.definitions import build_definitions, load_assets
     from kafka_assets.assets.sensor import build_sensor
 
-__all__ = ["build_definitions", "build_sensor", "kafka_asset", "load_assets"]
+__all__ = ["KafkaTopic", "build_definitions", "build_sensor", "kafka_asset", "load_assets"]
 
 _HOMES = {
+    "KafkaTopic": "kafka_assets.assets.component",
     "kafka_asset": "kafka_assets.assets.decorator",
     "build_definitions": "kafka_assets.assets.definitions",
     "load_assets": "kafka_assets.assets.definitions",
@@ -24,3 +26,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """With the lazy ones: `dg` finds the component by looking through the names of this module."""
+    return sorted({*globals(), *__all__})

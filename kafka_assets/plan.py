@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from kafka_assets.errors import OffsetsExpired, Truncated
 
+Where = TypeVar("Where", bound=Hashable)
 Kind = Literal["normal", "lost", "skipped"]
 
 
@@ -85,3 +87,27 @@ def _cut(start: int, end: int, policy: Policy) -> list[NewSlice]:
     size, longer = divmod(end - start, count)
     bounds = [start + size * index + min(index, longer) for index in range(count + 1)]
     return [NewSlice(first, last) for first, last in pairwise(bounds)][: policy.max_slices]
+
+
+def in_turns(
+    planned: Mapping[Where, list[NewSlice]], *, max_slices: int, max_records: int
+) -> dict[Where, list[NewSlice]]:
+    """What of the partitions' plans one tick takes: a slice of each in turn, until the slices or records are enough.
+
+    So the longest backlog takes what the others leave. At least one slice is taken, however big. Each
+    partition gets the beginning of its plan: nothing is jumped over.
+    """
+    taken: dict[Where, list[NewSlice]] = {}
+    slices = records = 0
+    for turn in range(max(map(len, planned.values()), default=0)):
+        for where, plan in planned.items():
+            if turn >= len(plan):
+                continue
+            new = plan[turn]
+            size = new.end - new.start if new.kind == "normal" else 0
+            if slices == max_slices or (slices and records + size > max_records):
+                return taken
+            taken.setdefault(where, []).append(new)
+            slices += 1
+            records += size
+    return taken

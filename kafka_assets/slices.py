@@ -80,7 +80,8 @@ def pieces(
     A slice is read from its start, or from where `read_from` says that its records begin now.
 
     Spark reads one range per topic partition in one query, so two disjoint ranges of a partition
-    never share a chunk. A slice larger than `max_offsets` is cut; small ones share a chunk.
+    never share a chunk; nor do two topics, whose rows carry the same partitions and offsets. A slice
+    larger than `max_offsets` is cut; small ones share a chunk.
     """
     chunks: list[list[Piece]] = []
     current: dict[tuple[str, int], Piece] = {}
@@ -97,7 +98,8 @@ def pieces(
         while start < part.end:
             where = (part.topic, part.partition)
             before = current.get(where)
-            if room == 0 or slots == 0 or (before is not None and before.end != start):
+            stranger = next(iter(current), where)[0] != part.topic
+            if room == 0 or slots == 0 or stranger or (before is not None and before.end != start):
                 close()
                 before = None
             end = min(part.end, start + room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
@@ -24,6 +25,8 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _OURS = ("kafka_", "_kafka")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_INTERNAL = "__"
+"""How the names of topics begin that Kafka and its tools keep for themselves."""
 
 
 def duration(value: Any) -> Any:
@@ -40,6 +43,8 @@ def _written(value: timedelta) -> str:
     return f"{value.total_seconds():g}s"
 
 
+MIN_KEEP_KEYS = timedelta(hours=1)
+
 Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(_written, when_used="json")]
 
 
@@ -53,12 +58,20 @@ class Upsert:
 
 
 class SliceLimits(BaseModel):
-    """How offsets are cut: at most `max_records` a slice, and no record waits longer than `max_delay` to be planned."""
+    """How offsets are cut: at most `max_records` a slice, and no record waits longer than `max_delay` to be planned.
+
+    One tick plans at most `per_tick` slices of the stream, of `records_per_tick` offsets in all, and none while
+    `waiting` of them are planned and not landed; at most `runs` runs land them at a time.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_records: int = Field(default=500_000, ge=1, le=50_000_000)
     max_delay: Duration = timedelta(seconds=10)
+    per_tick: int = Field(default=100, ge=1, le=1_000)
+    records_per_tick: int = Field(default=50_000_000, ge=1)
+    waiting: int = Field(default=1_000, ge=1, le=10_000)
+    runs: int = Field(default=4, ge=1, le=100)
 
 
 class Stream(BaseModel):
@@ -67,8 +80,12 @@ class Stream(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    topic: str
+    topic: str | None = None
+    topics: str | None = None
+    """Instead of `topic`: a regular expression of Python's `re` for the whole name; Kafka's own topics never match."""
     target: str
+    group: str | None = None
+    """The ledger's name for this asset, which is the consumer_group of kafka_committed_offset; else the asset's key."""
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
     """Mode upsert: columns that the transform gives, or `kafka_key`: the record's own, as bytes unless cast."""
@@ -86,6 +103,10 @@ class Stream(BaseModel):
     scope: Literal["record", "slice"] = "record"
     """What the transform may look at: each record by itself, or all records of exactly one slice."""
     max_attempts: int = Field(default=5, ge=1)
+    keep_keys: Duration | None = None
+    """Dagster forgets keys of slices that were committed longer ago; the ledger keeps all."""
+    max_lag: Duration = timedelta(minutes=15)
+    """How long records may wait for their commit before a check says so."""
 
     @field_validator("name")
     @classmethod
@@ -96,9 +117,34 @@ class Stream(BaseModel):
 
     @field_validator("topic")
     @classmethod
-    def _topic(cls, value: str) -> str:
-        if not _TOPIC.fullmatch(value) or value in {".", ".."}:
+    def _topic(cls, value: str | None) -> str | None:
+        if value is not None and (not _TOPIC.fullmatch(value) or value in {".", ".."}):
             raise ValueError(f"{value!r} is no Kafka topic; use letters, digits, '.', '_' and '-'")
+        return value
+
+    @field_validator("topics")
+    @classmethod
+    def _topics(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression of Python's re: {error}") from error
+        return value
+
+    @field_validator("group")
+    @classmethod
+    def _group(cls, value: str | None) -> str | None:
+        if value is not None and (not value.strip() or len(value) > 255):
+            raise ValueError("a group's name has 1 to 255 characters")
+        return value
+
+    @field_validator("keep_keys")
+    @classmethod
+    def _keep_keys(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and value < MIN_KEEP_KEYS:
+            raise ValueError(
+                f"Dagster must know a key while its run tells of it; use {_written(MIN_KEEP_KEYS)} or more"
+            )
         return value
 
     @field_validator("key")
@@ -117,6 +163,15 @@ class Stream(BaseModel):
         if not value or (value.lower().startswith(_OURS) and value != "kafka_timestamp"):
             raise ValueError(f"{value!r} orders nothing; use offset, kafka_timestamp or one of your columns")
         return value
+
+    @model_validator(mode="after")
+    def _one_topic_or_many(self) -> Self:
+        if (self.topic is None) == (self.topics is None):
+            raise ValueError("name either topic, or with topics a pattern for the names of many")
+        if self.topics is not None and self.mode == "upsert":
+            # A version begins with the incarnation and the offset, and those of two topics do not compare.
+            raise ValueError("topics needs mode append: which of two topics' records is later cannot be told")
+        return self
 
     @model_validator(mode="after")
     def _upsert(self) -> Self:
@@ -139,7 +194,19 @@ class Stream(BaseModel):
     @property
     def asset(self) -> str:
         """The name under which the ledger keeps this stream's publications."""
-        return self.name
+        return self.group or self.name
+
+    @property
+    def reads(self) -> str:
+        """The topic, or the pattern of topics, for people to read."""
+        return self.topic or f"{self.topics}"
+
+    def matching(self, names: Iterable[str]) -> list[str]:
+        """Which of these topics the stream reads: its own whether it is there or not, or all that match its pattern."""
+        if self.topic is not None:
+            return [self.topic]
+        pattern = re.compile(self.topics or "")
+        return sorted(name for name in names if not name.startswith(_INTERNAL) and pattern.fullmatch(name))
 
     @property
     def partitions_name(self) -> str:

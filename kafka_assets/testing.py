@@ -66,7 +66,7 @@ def run_asset(
     if stream is None:
         raise StreamError("this asset was not declared with kafka_asset", cure="pass the decorated function")
     given = ListRecords(records)
-    key = str(SliceKey(stream.topic, 1, 0, 0, max(1, len(given.records))))
+    key = str(SliceKey(stream.topic or "topic", 1, 0, 0, max(1, len(given.records))))
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(stream.partitions_name, [key])
         result = dg.materialize_to_memory(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafka_assets.ledger.requests import Due
 
@@ -11,19 +11,41 @@ MAX_KEYS = 100
 
 
 def in_batches(wanted: Sequence[Due], places: Mapping[str, int], *, max_offsets: int) -> Iterator[list[Due]]:
-    """Cut what is due into runs: contiguous in Dagster's order, bounded in keys and offsets.
+    """Cut what is due into runs: contiguous in Dagster's order, bounded in keys and offsets; the most urgent first.
 
     A slice that was tried before runs with fewer neighbours, and then alone, so that one bad slice
-    holds up nobody else and its failures count.
+    holds up nobody else and its failures count. What is `wanted` stands in the order of its urgency.
     """
+    urgency = {one.publication_id: number for number, one in enumerate(wanted)}
+    stand = [one for one in wanted if str(one.key) in places]
+    cut = _cut(
+        sorted(stand, key=lambda one: places[str(one.key)]),
+        max_offsets=max_offsets,
+        apart=lambda before, one: places[str(one.key)] != places[str(before.key)] + 1,
+    )
+    return iter(sorted(cut, key=lambda batch: min(urgency[one.publication_id] for one in batch)))
+
+
+def fresh(wanted: Sequence[Due], places: Mapping[str, int], *, runs: int, max_offsets: int) -> list[Due]:
+    """Which of the slices that Dagster has no keys for fill so many runs: only their keys are added.
+
+    A key that is added stands behind all others: those of a long backlog would stand before the next
+    slice of a partition that has none.
+    """
+    new = [one for one in wanted if str(one.key) not in places]
+    return [one for batch in list(_cut(new, max_offsets=max_offsets))[:runs] for one in batch]
+
+
+def _cut(
+    some: Sequence[Due], *, max_offsets: int, apart: Callable[[Due, Due], bool] = lambda before, one: False
+) -> Iterator[list[Due]]:
     batch: list[Due] = []
     offsets = 0
-    for one in sorted(wanted, key=lambda due: places[str(due.key)]):
+    for one in some:
         if batch and (
-            places[str(one.key)] != places[str(batch[-1].key)] + 1
+            apart(batch[-1], one)
             or len(batch) >= min(company(one), company(batch[0]))
             or offsets + one.key.offsets > max_offsets
-            or one.key.incarnation != batch[0].key.incarnation
         ):
             yield batch
             batch, offsets = [], 0

@@ -5,11 +5,12 @@ import hashlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from kafka_assets.assets.appearance import Appearance, source_key
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA
 from kafka_assets.errors import StreamError
@@ -21,75 +22,59 @@ Transform = Callable[..., DataFrame]
 
 def kafka_asset(
     *,
-    topic: str,
     target: str,
     schema: str,
+    topic: str | None = None,
+    topics: str | None = None,
     name: str | None = None,
-    group_name: str | None = None,
-    owners: list[str] | None = None,
-    code_version: str | None = None,
     **attributes: Any,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Declare that `topic` lands in the table `target`, through the decorated function.
+    """Declare that `topic`, or all that match the pattern `topics`, land in the table `target` by this function.
 
     The function takes `records` (and `context`, if it wants it) and returns a DataFrame. It must give
     the same rows for any subset of the records, since big slices are landed in chunks, and it must
     let `kafka_partition` and `kafka_offset` through, in mode upsert also the columns of `key` and `order_by`.
     With `scope="slice"` neither holds: it is called with all records of one slice, and may aggregate them.
     Records that delete a key it never sees; one that it leaves out leaves an earlier row of its key as it is.
-    Further attributes are those of
-    :class:`kafka_assets.streams.Stream`.
+    Further attributes are those of :class:`kafka_assets.streams.Stream`, and those of
+    :class:`kafka_assets.assets.appearance.Appearance`. The YAML component `kafka_assets.KafkaTopic` takes
+    the same, and gives the same asset.
     """
 
     def decorate(function: Transform) -> dg.AssetsDefinition:
-        stream = declare(name=name or function.__name__, topic=topic, target=target, schema=schema, **attributes)
-        return build_asset(
-            stream,
-            function,
-            group_name=group_name,
-            owners=owners,
-            code_version=code_version or _version_of(function, stream),
-        )
+        shown, rest = Appearance.split({"description": inspect.getdoc(function), **attributes})
+        declared = {"topic": topic, "topics": topics, "target": target, "schema": schema, **rest}
+        stream = declare(name=name or function.__name__, **declared)
+        return build_asset(stream, function, shown)
 
     return decorate
 
 
-def build_asset(
-    stream: Stream,
-    function: Transform,
-    *,
-    group_name: str | None = None,
-    owners: list[str] | None = None,
-    code_version: str,
-) -> dg.AssetsDefinition:
+def build_asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.AssetsDefinition:
+    """The asset of a stream, for the decorator and the component alike."""
     with warnings.catch_warnings():
         # `single_run` is what makes a batch one transaction, and Dagster calls the parameter beta.
         warnings.filterwarnings("ignore", message=".*`backfill_policy`.*", category=dg.BetaWarning)
-        return _asset(stream, function, group_name=group_name, owners=owners, code_version=code_version)
+        return _asset(stream, function, appearance)
 
 
-def _asset(
-    stream: Stream, function: Transform, *, group_name: str | None, owners: list[str] | None, code_version: str
-) -> dg.AssetsDefinition:
+def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.AssetsDefinition:
     wants_context = _wants_context(function, stream)
+    version = appearance.code_version or _version_of(function, stream)
 
-    @dg.asset(
+    shown = appearance.arguments(stream, table=stream.target, kinds={"kafka", "spark", "table"})
+    asset = cast("Callable[..., Callable[[Any], dg.AssetsDefinition]]", dg.asset)(
         name=stream.name,
         partitions_def=dg.DynamicPartitionsDefinition(name=stream.partitions_name),
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key=IO_MANAGER,
         required_resource_keys={KAFKA, SPARK},
-        kinds={"kafka", "spark", "table"},
-        group_name=group_name,
-        owners=owners,
-        code_version=code_version,
-        description=inspect.getdoc(function) or f"The topic {stream.topic} in the table {stream.target}.",
-        metadata={
-            STREAM_METADATA: dg.MetadataValue.json(stream.model_dump(mode="json", by_alias=True)),
-            "kafka/topic": stream.topic,
-            "dagster/table_name": stream.target,
-        },
+        deps=_topics(stream),
+        code_version=version,
+        description=appearance.description or f"The topic {stream.reads} in the table {stream.target}.",
+        **shown,
     )
+
     def land(context: dg.AssetExecutionContext) -> Any:
         def transform(records: DataFrame) -> DataFrame:
             return function(context, records) if wants_context else function(records)
@@ -104,13 +89,18 @@ def _asset(
             spark=getattr(context.resources, SPARK).spark_session,
             records=getattr(context.resources, KAFKA),
             transform=transform,
-            code_version=code_version,
+            code_version=version,
             tags=context.run.tags,
             run_id=context.run.run_id,
             tell=tell,
         ).frame()
 
-    return land
+    return asset(land)
+
+
+def _topics(stream: Stream) -> list[dg.AssetKey]:
+    """Topics that a pattern matches come and go; only one that is named stands in Dagster's graph."""
+    return [source_key(stream.topic)] if stream.topic else []
 
 
 def stream_of(asset: dg.AssetsDefinition) -> Stream | None:

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
 
+from kafka_assets.assets.appearance import source_spec
+from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.resources import default_resources
-from kafka_assets.assets.sensor import build_sensor
+from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.errors import StreamError
+from kafka_assets.streams import Stream
 
 
-def build_definitions(assets: Sequence[dg.AssetsDefinition]) -> dg.Definitions:
-    """Assets with their sensor and resources."""
+def build_definitions(
+    assets: Sequence[dg.AssetsDefinition],
+    *,
+    resources: Mapping[str, object] | None = None,
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,
+) -> dg.Definitions:
+    """Assets with their topics, sensor and resources; `resources` replaces those of the same key.
+
+    A run has one step, and its worker is a process of its own already: another for the step would cost
+    seconds, so its executor is the one that starts none. What is made here can be merged with more of its
+    kind: sensor and resources are the same objects each time.
+    """
+    streams = [stream for stream in map(stream_of, assets) if stream is not None]
+    _refuse_shared_targets(streams)
     return dg.Definitions(
-        assets=list(assets),
-        sensors=[build_sensor(assets)] if assets else [],
-        resources=default_resources(),
-        # A run has one step, and its worker is a process of its own already: another would cost seconds.
-        executor=dg.in_process_executor,
+        assets=[*assets, *(source_spec(topic) for topic in sorted({one.topic for one in streams if one.topic}))],
+        sensors=[the_sensor()] if streams else [],
+        resources={**default_resources(), **(resources or {})},
+        executor=executor,
     )
 
 
 def load_assets(folder: Path) -> list[dg.AssetsDefinition]:
-    """The assets declared in a folder's Python files; the command line and definitions.py both come here."""
+    """The assets declared in a folder's Python and YAML files; the command line and definitions.py both come here."""
     if not folder.is_dir():
         raise StreamError(
             f"there is no folder {folder}",
@@ -35,27 +49,42 @@ def load_assets(folder: Path) -> list[dg.AssetsDefinition]:
             cure="make it, or set KAFKA_ASSETS_STREAMS to the folder that has them",
         )
     found: dict[str, tuple[dg.AssetsDefinition, Path]] = {}
-    for path in sorted(folder.glob("*.py")):
-        if path.name == "__init__.py":
-            continue
-        for asset in vars(_load(path)).values():
-            if isinstance(asset, dg.AssetsDefinition):
-                name = asset.key.to_user_string()
-                if name in found and found[name][0] is not asset:
-                    raise StreamError(
-                        f"two assets are named {name!r}",
-                        why=f"one in {found[name][1]}, one in {path}",
-                        cure="rename one of them",
-                    )
-                found.setdefault(name, (asset, path))
+    for path in sorted(folder.rglob("*")):
+        for asset in _declared_in(path, folder):
+            name = asset.key.to_user_string()
+            if name in found and found[name][0] is not asset:
+                raise StreamError(
+                    f"two assets are named {name!r}",
+                    why=f"one in {found[name][1]}, one in {path}",
+                    cure="rename one of them",
+                )
+            found.setdefault(name, (asset, path))
     assets = [asset for asset, _ in found.values()]
-    _refuse_shared_targets(assets)
+    _refuse_shared_targets([stream for stream in map(stream_of, assets) if stream is not None])
     return assets
 
 
-def _refuse_shared_targets(assets: Sequence[dg.AssetsDefinition]) -> None:
+def _declared_in(path: Path, folder: Path) -> Sequence[dg.AssetsDefinition]:
+    if path.suffix in {".yaml", ".yml"}:
+        # In a project that `dg` made, each component's file has this name, whatever its type.
+        return assets_in(path, others=path.name == "defs.yaml")
+    if path.suffix == ".py" and path.name != "__init__.py":
+        name = ".".join(path.relative_to(folder).with_suffix("").parts)
+        return [one for one in vars(_load(path, name)).values() if isinstance(one, dg.AssetsDefinition)]
+    return []
+
+
+def _refuse_shared_targets(streams: Sequence[Stream]) -> None:
     owners: dict[str, str] = {}
-    for stream in filter(None, map(stream_of, assets)):
+    groups: dict[str, str] = {}
+    for stream in streams:
+        other = groups.setdefault(stream.asset, stream.name)
+        if other != stream.name:
+            raise StreamError(
+                f"streams {other!r} and {stream.name!r} have the same group {stream.asset!r}",
+                why="it is the name under which the ledger keeps what one asset has landed",
+                cure="give one of them another group",
+            )
         owner = owners.setdefault(stream.target.lower(), stream.name)
         if owner != stream.name:
             raise StreamError(
@@ -65,8 +94,8 @@ def _refuse_shared_targets(assets: Sequence[dg.AssetsDefinition]) -> None:
             )
 
 
-def _load(path: Path) -> object:
-    name = f"kafka_assets_streams.{path.stem}"
+def _load(path: Path, stem: str) -> object:
+    name = f"kafka_assets_streams.{stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise StreamError(f"{path} cannot be loaded", cure="give it a name that ends in .py")

@@ -25,8 +25,12 @@ class SliceIOManager(dg.ConfigurableIOManager):
 
     _engine: Engine | None = PrivateAttr(default=None)
 
-    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        self._engine = make_engine(self.database_url or load_settings().database_url)
+    @property
+    def engine(self) -> Engine:
+        """The ledger's database; nothing is connected to before it is asked for."""
+        if self._engine is None:
+            self._engine = make_engine(self.database_url or load_settings().database_url)
+        return self._engine
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         if self._engine is not None:
@@ -39,9 +43,8 @@ class SliceIOManager(dg.ConfigurableIOManager):
                 f"asset {context.asset_key.to_user_string()} returned no DataFrame of a kafka_asset · "
                 "this IO manager publishes slices of Kafka topics · give the asset another io_manager_key"
             )
-        assert self._engine is not None
         try:
-            self._land(context, self._engine, landing, obj)
+            self._land(context, self.engine, landing, obj)
         except KafkaAssetsError as error:
             raise dg.Failure(str(error), allow_retries=isinstance(error, Retryable)) from error
 

@@ -27,9 +27,9 @@ from kafka_assets.spark.refused import fetch_refused
 
 @runtime_checkable
 class Observed(Protocol):
-    """Records that can say where their topic begins and ends now, as a broker can and a list in a test need not."""
+    """Records that can say where their topics begin and end now, as a broker can and a list in a test need not."""
 
-    def observe(self, topic: str) -> TopicOffsets: ...
+    def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]: ...
 
 
 def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, force: bool) -> list[Published]:
@@ -108,7 +108,7 @@ def _readable_from(landing: Landing, held: Sequence[Publication]) -> dict[SliceK
     if offsets is None:
         return readable
     for key in readable:
-        found = offsets.partitions.get(key.partition)
+        found = offsets[key.topic].partitions.get(key.partition)
         if found is None or found.last_stable < key.end:
             raise Truncated(
                 f"slice {key} ends beyond its partition, which ends at {found.last_stable if found else 'nothing'}",
@@ -131,17 +131,17 @@ def _confirm(
         return
     for key, start in readable.items():
         delivered = seen.get(key, Seen()).read
-        log_start = offsets.partitions[key.partition].log_start
+        log_start = offsets[key.topic].partitions[key.partition].log_start
         if delivered < key.end - start and log_start > start:
             raise _expired(key, log_start)
 
 
-def _observe(landing: Landing, held: Sequence[Publication]) -> TopicOffsets | None:
+def _observe(landing: Landing, held: Sequence[Publication]) -> Mapping[str, TopicOffsets] | None:
     if not isinstance(landing.records, Observed):
         return None
-    offsets = landing.records.observe(landing.stream.topic)
+    offsets = landing.records.observe(sorted({one.key.topic for one in held}))
     for one in held:
-        if one.topic_id != offsets.topic_id:
+        if one.topic_id != offsets[one.key.topic].topic_id:
             raise TopicChanged(
                 f"slice {one.key} belongs to a topic that was deleted",
                 why=f"topic {one.key.topic!r} was created again since, with another id",

@@ -5,6 +5,8 @@ SPARK = "pyspark"
 IO_MANAGER = "kafka_assets_io"
 
 STREAM_METADATA = "kafka_assets/stream"
+LANDS_TAG = "kafka_assets/lands"
+"""On every asset whose partitions are slices: what the one sensor is for."""
 
 TOKEN_TAG = "kafka_assets/request"
 DIGEST_TAG = "kafka_assets/keys"

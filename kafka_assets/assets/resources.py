@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
@@ -14,7 +15,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.spark_options import spark_options
 from kafka_assets.errors import KafkaAssetsError
-from kafka_assets.settings import Settings, load_settings
+from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
 from kafka_assets.spark.session import spark_config
 from kafka_assets.spark.source import read
@@ -35,10 +36,12 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
     def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
         return read(spark, spark_options(self.connection()), pieces)
 
-    def observe(self, topic: str) -> TopicOffsets:
-        found = observe(self.connection(), [topic])[topic]
-        if isinstance(found, KafkaAssetsError):
-            raise found
+    def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]:
+        found: dict[str, TopicOffsets] = {}
+        for topic, observed in observe(self.connection(), topics).items():
+            if isinstance(observed, KafkaAssetsError):
+                raise observed
+            found[topic] = observed
         return found
 
 
@@ -54,13 +57,10 @@ class SparkResource(LazyPySparkResource):
         super()._init_session()
 
 
-def default_resources(settings: Settings | None = None) -> dict[str, object]:
-    """The resources that every kafka_asset needs, from the settings."""
+@lru_cache(maxsize=1)
+def default_resources() -> Mapping[str, object]:
+    """The resources that every kafka_asset needs, from the settings; the same objects each time, so that they merge."""
     from kafka_assets.assets.io_manager import SliceIOManager
     from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 
-    return {
-        KAFKA: KafkaResource(),
-        SPARK: SparkResource(),
-        IO_MANAGER: SliceIOManager(database_url=settings.database_url if settings else None),
-    }
+    return {KAFKA: KafkaResource(), SPARK: SparkResource(), IO_MANAGER: SliceIOManager()}

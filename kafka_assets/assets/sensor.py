@@ -2,43 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import dagster as dg
 
 from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG
 from kafka_assets.assets.tick import sensor_result, tick, trouble_reason
-from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import KafkaAssetsError
-from kafka_assets.ledger.engine import make_engine
-from kafka_assets.settings import load_settings
+from kafka_assets.streams import Stream
+
+ALL = dg.AssetSelection.tag(LANDS_TAG, "slices")
+"""Whatever lands slices in a code location, however it was declared."""
 
 
 def build_sensor(
-    assets: Sequence[dg.AssetsDefinition], *, name: str = "kafka_slices", interval_seconds: int = 5
+    assets: Sequence[dg.AssetsDefinition] | None = None, *, name: str = "kafka_slices", interval_seconds: int = 5
 ) -> dg.SensorDefinition:
-    """One sensor for all these assets; those that are no kafka_asset are left alone."""
-    streams = [stream for stream in (stream_of(asset) for asset in assets) if stream is not None]
+    """One sensor for these assets, or for all of the code location that it stands in."""
+    only = None if assets is None else [asset.key for asset in assets if stream_of(asset) is not None]
 
     @dg.sensor(
         name=name,
-        target=[asset for asset in assets if stream_of(asset) is not None],
+        asset_selection=ALL if only is None else dg.AssetSelection.assets(*only),
         minimum_interval_seconds=interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={KAFKA, IO_MANAGER},
         description="Polls the topics' end offsets, plans new slices in the ledger, and requests runs that land them.",
     )
     def kafka_slices(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
             # Each tick anew: services that came up after this code was loaded are found.
-            settings = load_settings()
-            connection = Connection.of(settings)
-            engine = make_engine(settings.database_url)
-            try:
-                found = tick(streams, engine=engine, connection=connection, instance=context.instance, log=context.log)
-            finally:
-                engine.dispose()
+            found = tick(
+                streams_of(context, only),
+                engine=getattr(context.resources, IO_MANAGER).engine,
+                connection=getattr(context.resources, KAFKA).connection,
+                instance=context.instance,
+                log=context.log,
+                cursor=context.cursor,
+            )
         except KafkaAssetsError as error:
             return dg.SkipReason(trouble_reason(error))
         return sensor_result(found)
 
     return kafka_slices
+
+
+@lru_cache(maxsize=1)
+def the_sensor() -> dg.SensorDefinition:
+    """The one sensor of a code location. However many definitions bring it, it is one object, so Dagster takes it once.
+
+    It asks the repository for its streams at each tick: a stream that a component declares in YAML and
+    one that a function declares in Python share one conversation with the broker.
+    """
+    return build_sensor()
+
+
+def streams_of(context: dg.SensorEvaluationContext, only: Iterable[dg.AssetKey] | None) -> list[Stream]:
+    """The streams of a sensor's repository, in the order of their names."""
+    assert context.repository_def is not None
+    wanted = None if only is None else set(only)
+    assets = {id(asset): asset for asset in context.repository_def.assets_defs_by_key.values()}
+    found = [stream for asset in assets.values() if (stream := stream_of(asset)) is not None]
+    return sorted(
+        (one for one in found if wanted is None or dg.AssetKey(one.name) in wanted), key=lambda stream: stream.name
+    )

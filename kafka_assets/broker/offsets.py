@@ -4,7 +4,7 @@
 # confluent_kafka.admin is where these are documented to be; it only lacks an __all__.
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, cast
@@ -52,16 +52,33 @@ def observe(connection: Connection, topics: Sequence[str], *, timeout: float = T
     if not topics:
         return {}
     with admin(connection, timeout=timeout) as asking:
-        before = describe(asking, topics)
-        where = partitions_of(before)
-        starts = ask(asking, where, OffsetSpec.earliest())
-        stable = ask(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        ends = ask(asking, where, OffsetSpec.latest())
-        after = describe(asking, topics)
-        return {
-            topic: _observation(asking, topic, before=before[topic], after=after[topic], offsets=(starts, stable, ends))
-            for topic in topics
-        }
+        return _observed(asking, topics)
+
+
+def observe_chosen(
+    connection: Connection, choose: Callable[[Collection[str]], Sequence[str]], *, timeout: float = TIMEOUT
+) -> Mapping[str, Observation]:
+    """Observe the topics that `choose` names among all that the cluster shows to this user.
+
+    What it does NOT promise: that a topic which is not listed is gone. A user without rights sees it as little.
+    """
+    with admin(connection, timeout=timeout) as asking:
+        topics = choose(asking.metadata().topics.keys())
+        return _observed(asking, topics) if topics else {}
+
+
+def _observed(asking: Admin, topics: Sequence[str]) -> Mapping[str, Observation]:
+    """Five calls, however many topics: librdkafka asks each broker once in each."""
+    before = describe(asking, topics)
+    where = partitions_of(before)
+    starts = ask(asking, where, OffsetSpec.earliest())
+    stable = ask(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    ends = ask(asking, where, OffsetSpec.latest())
+    after = describe(asking, topics)
+    return {
+        topic: _observation(asking, topic, before=before[topic], after=after[topic], offsets=(starts, stable, ends))
+        for topic in topics
+    }
 
 
 def offsets_at(connection: Connection, topic: str, timestamp_ms: int, *, timeout: float = TIMEOUT) -> Mapping[int, int]:

@@ -20,6 +20,8 @@ INSTANCE = """\
 # Written by kafka_assets where there was none; yours to change.
 telemetry:
   enabled: false
+nux:
+  enabled: false
 concurrency:
   runs:
     max_concurrent_runs: 4

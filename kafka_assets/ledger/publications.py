@@ -144,18 +144,6 @@ def mark_committed(
     )
 
 
-def committed_rows(engine: Engine, *, asset: str) -> dict[SliceKey, tuple[int, str | None]]:
-    """The committed slices of an asset, each with its publication's id and run."""
-    statement = (
-        _publications()
-        .add_columns(t.publication.c.run_id)
-        .where(t.publication.c.asset == asset, t.publication.c.state == "committed", t.slice_.c.is_open.is_(False))
-    )
-    with read(engine) as connection:
-        rows = connection.execute(statement.order_by(t.publication.c.id)).all()
-    return {_publication(row).key: (row.id, row.run_id) for row in rows}
-
-
 def results(engine: Engine, ids: Iterable[int]) -> dict[int, Row[Any]]:
     """The publication rows as they stand committed, by id: what Dagster is told."""
     with read(engine) as connection:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import ColumnElement, Engine, func, select, update
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
@@ -28,8 +28,12 @@ class Due:
 
 
 def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
-    """Planned slices without a live lease whose time has come, oldest first."""
+    """Planned slices without a live lease whose time has come: each partition's oldest first, then their second, …
+
+    So a partition with a thousand slices waiting keeps no other one waiting.
+    """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
+    turn = func.row_number().over(partition_by=(s.source_id, s.partition), order_by=s.start_offset)
     with read(engine) as connection:
         rows = connection.execute(
             select(
@@ -39,27 +43,51 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
             .join(t.source, s.source_id == src.id)
             .join(t.claim, c.publication_id == p.id)
             .where(
+                *_wanted(),
                 p.asset == asset,
-                p.state == "planned",
-                p.state != "committed",  # the index leaves out what is committed, and SQLite wants it said
-                s.kind == "normal",
-                s.is_open.is_(False),
-                src.retired_at.is_(None),
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
                 c.not_before.is_(None) | (c.not_before <= now_ms()),
             )
-            .order_by(p.id)
+            .order_by(turn, p.id)
             .limit(limit)
         ).all()
     return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
 
 
-def given_up(engine: Engine, *, asset: str) -> int:
-    """How many slices failed too often alone, and wait for somebody."""
+def _wanted() -> tuple[ColumnElement[bool], ...]:
+    """What somebody has yet to land."""
+    p, s = t.publication.c, t.slice_.c
+    return (
+        p.state == "planned",
+        p.state != "committed",  # the index leaves out what is committed, and SQLite wants it said
+        s.kind == "normal",
+        s.is_open.is_(False),
+        t.source.c.retired_at.is_(None),
+    )
+
+
+def waiting(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
+    """How many slices of each asset are planned and not landed."""
+    p, s = t.publication.c, t.slice_.c
+    with read(engine) as connection:
+        rows = connection.execute(
+            select(p.asset, func.count())
+            .join_from(t.publication, t.slice_, p.slice_id == s.id)
+            .join(t.source, s.source_id == t.source.c.id)
+            .where(*_wanted(), p.asset.in_(sorted(assets)))
+            .group_by(p.asset)
+        ).all()
+    return {row[0]: row[1] for row in rows}
+
+
+def given_up(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
+    """How many slices of each asset failed too often alone, and wait for somebody."""
     p = t.publication.c
     with read(engine) as connection:
-        statement = select(func.count()).select_from(t.publication).where(p.asset == asset, p.state == "failed")
-        return connection.scalar(statement) or 0
+        rows = connection.execute(
+            select(p.asset, func.count()).where(p.asset.in_(sorted(assets)), p.state == "failed").group_by(p.asset)
+        ).all()
+    return {row[0]: row[1] for row in rows}
 
 
 def live_runs(engine: Engine, *, asset: str) -> set[str]:
@@ -73,6 +101,19 @@ def live_runs(engine: Engine, *, asset: str) -> set[str]:
             .distinct()
         )
         return {run_id for run_id in found if run_id is not None}
+
+
+def asked_for(engine: Engine, *, asset: str) -> set[str]:
+    """The tokens of runs that were requested a short while ago and have not claimed their slices yet."""
+    p, c = t.publication.c, t.claim.c
+    with read(engine) as connection:
+        found = connection.scalars(
+            select(c.request_token)
+            .join(t.publication, p.id == c.publication_id)
+            .where(p.asset == asset, p.state == "planned", p.state != "committed", c.not_before > now_ms())
+            .distinct()
+        )
+        return {token for token in found if token is not None}
 
 
 def new_token() -> str:

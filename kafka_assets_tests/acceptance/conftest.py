@@ -25,8 +25,8 @@ from kafka_assets import kafka_asset
 {before}
 
 @kafka_asset(
-    topic="{topic}", target="{name}", schema="id BIGINT NOT NULL, note STRING", slices={{"max_delay": "1s"}},
-    max_bad_ratio=1.0,
+    topic="{topic}", target="{name}", schema="id BIGINT NOT NULL, note STRING",
+    slices={{"max_delay": "1s", "max_records": {max_records}}}, {attributes},
 )
 def {name}(records):
     return records
@@ -42,9 +42,18 @@ class Project:
     engine: Engine
     dagster: str = ""
 
-    def declare(self, name: str, *, topic: str, before: str = "") -> None:
+    def declare(
+        self,
+        name: str,
+        *,
+        topic: str,
+        before: str = "",
+        max_records: int = 500_000,
+        attributes: str = "max_bad_ratio=1.0",
+    ) -> None:
         (self.folder / "defs").mkdir(exist_ok=True)
-        (self.folder / "defs" / f"{name}.py").write_text(STREAM.format(name=name, topic=topic, before=before))
+        declared = STREAM.format(name=name, topic=topic, before=before, max_records=max_records, attributes=attributes)
+        (self.folder / "defs" / f"{name}.py").write_text(declared)
 
     def topic(self, name: str, *, partitions: int = 3) -> None:
         create_topic(Connection(self.broker, {}), name, partitions=partitions)
@@ -81,12 +90,12 @@ class Project:
         assert "errors" not in found, found
         return found["data"]
 
-    def wait(self, until: Callable[[], bool], *, seconds: float = 150) -> None:
+    def wait(self, until: Callable[[], bool], *, seconds: float = 150, log: Path | None = None) -> None:
         """Wait for something that must come; what the log says last is told when it does not."""
         deadline = time.monotonic() + seconds
         while not until():
             if time.monotonic() > deadline:
-                log = self.folder / ".kafka_assets" / "logs" / "dagster.log"
+                log = log or self.folder / ".kafka_assets" / "logs" / "dagster.log"
                 pytest.fail(f"it did not come; the log says:\n{log.read_text()[-6000:]}")
             time.sleep(0.5)
 

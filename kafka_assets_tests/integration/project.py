@@ -34,10 +34,12 @@ class Landing:
     engine: Engine
     instance: dg.DagsterInstance
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    cursor: str | None = None
+    """The sensor's, as Dagster keeps it from tick to tick."""
 
     def __post_init__(self) -> None:
         declared: dict[str, Any] = {
-            "topic": self.name,
+            **({} if "topics" in self.attributes else {"topic": self.name}),
             "target": self.name,
             "schema": "id BIGINT NOT NULL, note STRING",
             "slices": {"max_delay": "0ms"},
@@ -57,14 +59,15 @@ class Landing:
         """The same stream as somebody changed its declaration."""
         return replace(self, attributes={**self.attributes, **attributes})
 
-    def topic(self, partitions: int = 1, **config: str) -> None:
-        create_topic(self.connection, self.name, partitions=partitions, config=config)
+    def topic(self, partitions: int = 1, *, name: str | None = None, **config: str) -> None:
+        create_topic(self.connection, name or self.name, partitions=partitions, config=config)
 
-    def produce(self, *values: bytes | None, partition: int = 0) -> None:
-        produce(self.connection, self.name, (Record(value=value, partition=partition) for value in values))
+    def produce(self, *values: bytes | None, partition: int = 0, topic: str | None = None) -> None:
+        produce(self.connection, topic or self.name, (Record(value=value, partition=partition) for value in values))
 
-    def produce_ids(self, first: int, last: int, partition: int = 0) -> None:
-        self.produce(*(b'{"id": %d, "note": "n"}' % number for number in range(first, last)), partition=partition)
+    def produce_ids(self, first: int, last: int, partition: int = 0, topic: str | None = None) -> None:
+        values = (b'{"id": %d, "note": "n"}' % number for number in range(first, last))
+        self.produce(*values, partition=partition, topic=topic)
 
     def settle(self) -> None:
         """Wait until the markers of transactions that ended are written: `commit` returns a moment before."""
@@ -77,13 +80,16 @@ class Landing:
 
     def tick(self) -> Tick:
         assert self.stream is not None
-        return tick(
+        found = tick(
             [self.stream],
             engine=self.engine,
             connection=self.connection,
             instance=self.instance,
             log=logging.getLogger(),
+            cursor=self.cursor,
         )
+        self.cursor = found.cursor
+        return found
 
     def run(self, request: dg.RunRequest | None = None, **tags: str) -> dg.ExecuteInProcessResult:
         return dg.materialize(

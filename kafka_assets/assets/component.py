@@ -1,0 +1,141 @@
+"""`type: kafka_assets.KafkaTopic`: a stream declared in YAML, by a Dagster component."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the fields themselves.
+import re
+import warnings
+from collections.abc import Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import dagster as dg
+import yaml
+from dagster.components.resolved.errors import ResolutionException
+from pydantic import Field, ValidationError
+from pyspark.sql import DataFrame
+
+from kafka_assets.assets.appearance import Appearance, source_spec
+from kafka_assets.assets.decorator import build_asset
+from kafka_assets.assets.resources import default_resources
+from kafka_assets.assets.sensor import the_sensor
+from kafka_assets.errors import StreamError
+from kafka_assets.streams import Stream, declare
+
+TYPE = "kafka_assets.KafkaTopic"
+
+
+class Slices(dg.Model, dg.Resolvable):
+    """How offsets are cut."""
+
+    max_records: int | None = Field(default=None, description="At most so many offsets a slice; 500,000 if not said.")
+    max_delay: str | float | None = Field(default=None, description="How long offsets may wait for more; 10s.")
+    per_tick: int | None = Field(default=None, description="So many slices are planned in one tick; 100.")
+    records_per_tick: int | None = Field(default=None, description="And so many offsets; 50,000,000.")
+    waiting: int | None = Field(default=None, description="None are planned while so many wait; 1,000.")
+    runs: int | None = Field(default=None, description="So many runs land them at a time; 4.")
+
+
+class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
+    """A Kafka topic that lands in a SQL table exactly once: one asset, whose partitions are slices of the topic."""
+
+    topic: str | None = Field(default=None, description="The topic.")
+    topics: str | None = Field(default=None, description="Instead of topic: all topics that match this pattern.")
+    target: str = Field(description="The table; one asset owns it.")
+    schema_: str = Field(alias="schema", description='The columns, for example "id BIGINT NOT NULL, note STRING".')
+    name: str | None = Field(default=None, description="The asset's name, here and in the ledger; the target's.")
+    mode: Literal["append", "upsert"] | None = Field(default=None, description="append, or upsert with a key.")
+    key: list[str] | None = Field(default=None, description="With upsert: the columns that tell rows apart.")
+    order_by: str | None = Field(default=None, description="With upsert: which version of a key wins.")
+    format: str | None = Field(default=None, description="json, string or bytes.")
+    slices: Annotated[Slices | None, dg.Resolver.default()] = Field(default=None, description="How offsets are cut.")
+    start: str | None = Field(default=None, description="earliest, latest, none or a timestamp.")
+    on_bad: Literal["quarantine", "fail"] | None = Field(default=None, description="What a bad record does.")
+    max_bad_ratio: float | None = Field(default=None, description="More bad records than this fail the slice.")
+    on_expired: Literal["fail", "record"] | None = Field(default=None, description="What expired offsets do.")
+    max_attempts: int | None = Field(default=None, description="So many failures alone, and a slice is given up.")
+    group: str | None = Field(default=None, description="The asset's name in the ledger; its name in Dagster.")
+    keep_keys: str | float | None = Field(default=None, description="Dagster forgets keys older than this.")
+    max_lag: str | float | None = Field(default=None, description="How long records may wait before a check says so.")
+    group_name: str | None = Field(default=None, description="The asset's group in Dagster.")
+    owners: list[str] | None = Field(default=None, description="Who owns the asset.")
+    tags: dict[str, str] | None = Field(default=None, description="The asset's tags.")
+    pool: str | None = Field(default=None, description="The concurrency pool of its runs.")
+    freshness: str | float | None = Field(default=None, description="So long after a materialization it is fresh.")
+    description: str | None = Field(default=None, description="What the asset is.")
+    code_version: str | None = Field(default=None, description="The version of the declaration; its digest.")
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What was written, in the stream's own words; what was not is left to the stream's defaults."""
+        given = self.model_dump(by_alias=True, exclude_none=True)
+        # What a target may be named, an asset may not always.
+        given.setdefault("name", re.sub(r"\W+", "_", self.target))
+        return given
+
+    @property
+    def stream(self) -> Stream:
+        return declare(**Appearance.split(self.declared)[1])
+
+    @property
+    def asset(self) -> dg.AssetsDefinition:
+        """The same asset as `@kafka_asset` makes of a function that returns its records."""
+        return build_asset(self.stream, _as_they_come, Appearance.split(self.declared)[0])
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The asset. Of all components of this type the first one brings what they share, and the first
+        of a topic brings that: Dagster copies what a component gives, and would meet it twice.
+        """
+        everyone = context.component_tree.get_all_components(KafkaTopic)
+        readers = [one for one in everyone if one.topic == self.topic]
+        return dg.Definitions(
+            assets=[self.asset, *([source_spec(self.topic)] if self.topic and readers[0] is self else [])],
+            sensors=[the_sensor()] if everyone[0] is self else [],
+            resources=default_resources(),
+        )
+
+
+def assets_in(path: Path, *, others: bool = False) -> Sequence[dg.AssetsDefinition]:
+    """The assets that a YAML file declares, one for each of its documents; `others`: it may hold other components."""
+    found: list[dg.AssetsDefinition] = []
+    try:
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if document is not None and not (others and _is_other(document)):
+                found.append(_component(document).asset)
+    except (yaml.YAMLError, UnicodeDecodeError, ResolutionException, ValidationError) as error:
+        raise StreamError(
+            f"{path} cannot be read",
+            why=" ".join(str(error).split())[:500],
+            cure=f"write `type: {TYPE}` and `attributes:` with topic (or topics), target and schema",
+        ) from error
+    except StreamError as error:
+        raise StreamError(f"{path}: {error.what}", why=error.why, cure=error.cure) from error
+    return found
+
+
+def _is_other(document: Any) -> bool:
+    return isinstance(document, dict) and cast(dict[str, Any], document).get("type", TYPE) != TYPE
+
+
+def _component(document: Any) -> KafkaTopic:
+    given = cast(dict[str, Any], document) if isinstance(document, dict) else {}
+    attributes = given.get("attributes")
+    if given.get("type") != TYPE or not isinstance(attributes, dict):
+        raise StreamError(
+            "a document that declares no stream",
+            why=f"its type is {given.get('type')!r}" if given.get("type") != TYPE else "it has no attributes",
+            cure=f"write `type: {TYPE}` and `attributes:` with topic (or topics), target and schema",
+        )
+    with warnings.catch_warnings():
+        # Dagster 1.13 validates with a function that pydantic has renamed.
+        warnings.filterwarnings("ignore", message="`parse_obj_as` is deprecated", category=DeprecationWarning)
+        written = {name: _as_text(value) for name, value in cast(dict[str, Any], attributes).items()}
+        return KafkaTopic.resolve_from_dict(written)
+
+
+def _as_text(value: Any) -> Any:
+    """YAML makes a date of what reads as one; a stream's `start` is text here, as in JSON."""
+    return value.isoformat() if isinstance(value, datetime | date) else value
+
+
+def _as_they_come(records: DataFrame) -> DataFrame:
+    return records

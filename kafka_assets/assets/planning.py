@@ -1,0 +1,188 @@
+"""Planning a stream in one tick: its topics' offsets become slices, and no partition takes what another needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine
+
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, offsets_at
+from kafka_assets.errors import KafkaAssetsError, StreamError, TopicChanged
+from kafka_assets.ledger import planning as ledger
+from kafka_assets.ledger.sources import Source, make_sources
+from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, in_turns, plan_partition
+from kafka_assets.streams import Stream
+
+Where = tuple[int, int]
+"""A source's id, and a partition."""
+
+
+@dataclass
+class StreamPlan:
+    """One stream's planning in one tick: what is known of it, and what came of it."""
+
+    stream: Stream
+    engine: Engine
+    connection: Connection
+    sources: Sequence[Source]
+    """All of the stream's, as the ledger had them when the tick began."""
+    partitions: Mapping[int, set[int]]
+    """The partitions that each source had then."""
+    room: int
+    """How many slices the tick may plan."""
+    until: float
+    """On the monotonic clock: when it must be done, since Dagster ends an evaluation that takes a minute."""
+    troubles: list[str] = field(default_factory=list[str])
+    planned: int = 0
+
+    def run(self, seen: Mapping[str, Observation]) -> None:
+        """Plan from what the broker said of the stream's topics. One topic's trouble never stops the others."""
+        found: dict[str, TopicOffsets] = {}
+        for topic, observed in seen.items():
+            if isinstance(observed, TopicOffsets):
+                found[topic] = observed
+            else:
+                self.troubles.append(f"{self.stream.name}: {observed}")
+        if gone := sorted({one.topic for one in self.sources if not one.retired} - seen.keys()):
+            self.troubles.append(
+                f"{self.stream.name}: of its topics, the broker does not show {', '.join(gone[:5])}"
+                + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+                + " · deleted, or this user may not see them · nothing is lost in the ledger: it goes on when they are"
+                " back, and what a deleted one left unread is recorded when it is created again"
+            )
+        candidates: dict[Where, Candidate] = {}
+        for topic, source in self._sources(found).items():
+            with self._told():
+                candidates.update(self._candidates(source, found[topic]))
+        # Who waits longest comes first: whoever got nothing in this tick is before the others in the next.
+        order = sorted(candidates, key=lambda where: -(candidates[where].progress.pending_ms or 0))
+        turns = in_turns(
+            {where: candidates[where].new for where in order},
+            max_slices=self.room,
+            max_records=self.stream.slices.records_per_tick,
+        )
+        for where, new in turns.items():
+            if time.monotonic() > self.until:
+                break
+            with self._told():
+                self._commit(candidates[where], new)
+
+    def _sources(self, found: Mapping[str, TopicOffsets]) -> dict[str, Source]:
+        known = {(one.topic, one.topic_id): one for one in self.sources}
+        there = {topic: known[key] for topic, at in found.items() if (key := (topic, at.topic_id)) in known}
+        new = {topic: at.topic_id for topic, at in found.items() if topic not in there}
+        met = {one.topic for one in self.sources}
+        again = [topic for topic in new if topic in met]
+        first = {topic: topic_id for topic, topic_id in new.items() if topic not in met}
+        # A topic that was created again waits for whoever lands its predecessor: the others need not.
+        for some in (first, *({topic: new[topic]} for topic in again)):
+            if some:
+                with self._told():
+                    there |= make_sources(self.engine, stream=self.stream.name, topics=some)
+        return there
+
+    def _candidates(self, source: Source, found: TopicOffsets) -> dict[Where, Candidate]:
+        offsets = _offsets(found)
+        fresh = offsets.keys() - self.partitions.get(source.id, set())
+        origins = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
+        progress = self._progress(source, offsets, origins)
+        offsets = self._confirmed(source, offsets, progress)
+        policy = Policy(
+            max_records=self.stream.slices.max_records,
+            max_delay=self.stream.slices.max_delay,
+            on_expired=self.stream.on_expired,
+            max_slices=self.stream.slices.per_tick,
+        )
+        candidates: dict[Where, Candidate] = {}
+        for partition in sorted(offsets.keys() & progress.keys()):
+            with self._told():
+                standing = progress[partition]
+                if new := plan_partition(f"{source.topic}:{partition}", standing, offsets[partition], policy):
+                    candidates[source.id, partition] = Candidate(source, partition, standing, new)
+        return candidates
+
+    def _progress(
+        self, source: Source, offsets: Mapping[int, Offsets], origins: Mapping[int, int]
+    ) -> dict[int, Progress]:
+        return ledger.observe(self.engine, source, offsets=offsets, origins=origins, asset=self.stream.asset)
+
+    def _confirmed(
+        self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
+    ) -> Mapping[int, Offsets]:
+        """Ask again where a partition ends below what is planned: another planner may know a later end than ours."""
+        if all(at.high_watermark >= progress[part].planned_through for part, at in offsets.items() if part in progress):
+            return offsets
+        again = observe(self.connection, [source.topic])[source.topic]
+        if isinstance(again, KafkaAssetsError):
+            raise again
+        if again.topic_id != source.topic_id:
+            raise TopicChanged(
+                f"the topic {source.topic!r} was deleted and created again while it was being planned",
+                why=f"its id was {source.topic_id}, and is now {again.topic_id}",
+                cure="nothing: the next tick plans the new topic",
+            )
+        return _offsets(again)
+
+    def _origins(self, source: Source, fresh: Sequence[int], *, offsets: Mapping[int, Offsets]) -> dict[int, int]:
+        """Where new partitions begin: `start` counts only where the ledger knows nothing of the stream yet.
+
+        A partition that was added later, and a topic that was created again, begin at 0: whatever their
+        first offset is by then, what lies below it expired and is an error or recorded, never a jump. A
+        topic that a pattern matches later begins at what Kafka has of it: it may be older than the pattern.
+        """
+        if self.partitions.get(source.id) or source.incarnation > 1:
+            return dict.fromkeys(fresh, 0)
+        start = self.stream.start
+        if start == "none":
+            raise StreamError(
+                f"the ledger knows nothing of topic {source.topic!r} of stream {self.stream.name!r},"
+                " which declares start: none",
+                why="none means: go on from what the ledger knows, and never guess",
+                cure="declare start: earliest, latest or a timestamp",
+            )
+        if start == "earliest" or (self.stream.topics is not None and not source.founding):
+            return {number: offsets[number].log_start for number in fresh}
+        if start == "latest":
+            return {number: offsets[number].last_stable for number in fresh}
+        found = offsets_at(self.connection, source.topic, int(start.timestamp() * 1000))
+        return {number: min(found[number], offsets[number].last_stable) for number in fresh}
+
+    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
+        planned = ledger.commit_plan(
+            self.engine,
+            candidate.source,
+            candidate.partition,
+            expected=candidate.progress.planned_through,
+            slices=new,
+            asset=self.stream.asset,
+        )
+        self.planned += len(planned or ())
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        """What goes wrong with a part of the stream is said, and the rest goes on."""
+        try:
+            yield
+        except KafkaAssetsError as error:
+            self.troubles.append(f"{self.stream.name}: {error}")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A partition with slices to plan."""
+
+    source: Source
+    partition: int
+    progress: Progress
+    new: list[NewSlice]
+
+
+def _offsets(found: TopicOffsets) -> dict[int, Offsets]:
+    return {
+        number: Offsets(part.log_start, part.last_stable, part.high_watermark)
+        for number, part in found.partitions.items()
+    }

@@ -1,0 +1,78 @@
+"""Asking Dagster for runs: what is due in the ledger, in batches, each under a token that is stored first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dagster as dg
+from sqlalchemy import Engine
+
+from kafka_assets.assets.batches import fresh, in_batches
+from kafka_assets.assets.keys import add_keys, places
+from kafka_assets.assets.names import DIGEST_TAG, STREAM_TAG, TOKEN_TAG
+from kafka_assets.ledger.requests import Due, asked_for, due, live_runs, new_token, store_request
+from kafka_assets.slices import digest
+from kafka_assets.streams import Stream
+
+DUE_PER_TICK = 400
+QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING)
+
+
+def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
+    """Requests for what is planned and has no live lease, with each token stored before its run is asked for."""
+    wanted = due(engine, asset=stream.asset, limit=DUE_PER_TICK)
+    if not wanted:
+        return []
+    queued, busy = _in_flight(engine, stream, instance=instance)
+    free = stream.slices.runs - busy
+    wanted = [one for one in wanted if one.token is None or one.token not in queued]
+    if free <= 0 or not wanted:
+        return []
+    max_offsets = max(stream.slices.max_records, 1_000_000)
+    known = places(instance, stream)
+    if added := fresh(wanted, known, runs=free, max_offsets=max_offsets):
+        add_keys(instance, stream, [str(one.key) for one in added])
+        known = places(instance, stream)
+    requests: list[dg.RunRequest] = []
+    for batch in in_batches(wanted, known, max_offsets=max_offsets):
+        if len(requests) == free:
+            break
+        token = new_token()
+        if store_request(engine, batch, token=token):
+            requests.append(_run_request(stream, batch, token=token))
+    return requests
+
+
+def _in_flight(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance) -> tuple[set[str | None], int]:
+    """The tokens of runs that wait in Dagster, and how many runs of the stream there are.
+
+    That a run is STARTED says little: Dagster believes in a dead worker for a long time. It counts while it
+    holds a lease in the ledger, and before, for as long as the request that made it is not made again.
+    """
+    records = instance.get_run_records(
+        dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=[*QUEUED, dg.DagsterRunStatus.STARTED]),
+        limit=10 * stream.slices.runs,
+    )
+    tokens = {record.dagster_run.run_id: record.dagster_run.tags.get(TOKEN_TAG) for record in records}
+    queued = {record.dagster_run.run_id for record in records if record.dagster_run.status in QUEUED}
+    asked = asked_for(engine, asset=stream.asset)
+    landing = live_runs(engine, asset=stream.asset) | {
+        run_id for run_id, token in tokens.items() if run_id not in queued and token in asked
+    }
+    return {tokens[run_id] for run_id in queued}, len(queued | landing)
+
+
+def _run_request(stream: Stream, batch: Sequence[Due], *, token: str) -> dg.RunRequest:
+    keys = [str(one.key) for one in batch]
+    return dg.RunRequest(
+        run_key=token,
+        asset_selection=[dg.AssetKey(stream.name)],
+        tags={
+            "dagster/asset_partition_range_start": keys[0],
+            "dagster/asset_partition_range_end": keys[-1],
+            TOKEN_TAG: token,
+            DIGEST_TAG: digest(keys),
+            STREAM_TAG: stream.name,
+            "kafka/topic": stream.topic or ",".join(sorted({one.key.topic for one in batch}))[:500],
+        },
+    )

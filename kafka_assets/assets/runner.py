@@ -1,0 +1,209 @@
+"""Landing without a daemon: the sensor's tick, and the runs that it asks for, one after the other, here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import dagster as dg
+
+from kafka_assets.assets.by_hand import flushing
+from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.definitions import build_definitions, load_assets
+from kafka_assets.assets.tick import Tick, tick
+from kafka_assets.broker.connection import Connection
+from kafka_assets.devstack.dagster import HOME, write_instance
+from kafka_assets.errors import UsageError
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.requests import given_up
+from kafka_assets.ledger.standing import Remaining, ends_of, remaining, standing_of
+from kafka_assets.settings import Settings
+from kafka_assets.streams import Stream
+
+PAUSE = 0.5
+"""Seconds between two ticks that found nothing to do."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Done:
+    """What came of it."""
+
+    runs: int = 0
+    failures: list[str] = field(default_factory=list[str])
+    """Why runs failed, newest last; a slice may have landed in a later one."""
+    troubles: list[str] = field(default_factory=list[str])
+    """What the last tick could not do."""
+    failed_slices: int = 0
+    """Slices that are given up."""
+    remaining: int = 0
+    """Offsets that were there when it began, and are not committed."""
+
+    @property
+    def caught_up(self) -> bool:
+        return not (self.remaining or self.failed_slices or self.troubles)
+
+
+class Runner:
+    """The assets of a project, run by whoever calls: cron, a script, a person. A context manager.
+
+    It is as safe as a daemon, and beside one: what is planned and who lands it is decided in the ledger.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        only: Sequence[str] = (),
+        say: Callable[[str], None] = _log.info,
+        instance: dg.DagsterInstance | None = None,
+    ) -> None:
+        self._settings, self._say, self._given = settings, say, instance
+        self._assets = load_assets(settings.streams)
+        self.streams = _chosen([one for one in map(stream_of, self._assets) if one is not None], only)
+        self._cursor: str | None = None
+        self._job = build_definitions(self._assets).resolve_implicit_global_asset_job_def()
+
+    def __enter__(self) -> Self:
+        self.engine = make_engine(self._settings.database_url)
+        self._instance = self._given or dg.DagsterInstance.from_config(str(_home(self._settings)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._given is None:
+            self._instance.dispose()
+        self.engine.dispose()
+
+    def once(self) -> Done:
+        """One tick, and its runs."""
+        done = Done()
+        self._step(done)
+        return self._closed(done)
+
+    def until_caught_up(self, *, patience: timedelta) -> Done:
+        """Tick and run until all that was in the topics when this began is committed.
+
+        It gives up on what is failed for good, and when nothing has moved for as long as `patience`:
+        another run may hold a slice, or a failed one waits for its next attempt.
+        """
+        done = Done()
+        self._step(done)
+        goal = ends_of(self.engine, assets=self._assets_named)
+        before, moved = remaining(self.engine, goal), time.monotonic()
+        while before.offsets:
+            asked = self._step(done)
+            left = remaining(self.engine, goal)
+            if left != before or asked:
+                before, moved = left, time.monotonic()
+                self._say(f"{left.offsets:,} offsets to go")
+            elif not left.landable and (not left.unplanned or done.troubles):
+                break  # what is left is given up, or cannot be planned
+            elif time.monotonic() - moved > patience.total_seconds():
+                break
+            else:
+                time.sleep(PAUSE)
+        return self._closed(done, before)
+
+    def standing(self) -> list[dict[str, object]]:
+        """Where each partition stands now."""
+        return [
+            {
+                "stream": stream.name,
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed_through": one.committed_through,
+                "end": one.end,
+                "lag": one.end - one.committed_through,
+            }
+            for stream in self.streams
+            for one in standing_of(self.engine, asset=stream.asset)
+        ]
+
+    @property
+    def _assets_named(self) -> list[str]:
+        return [stream.asset for stream in self.streams]
+
+    def _closed(self, done: Done, left: Remaining | None = None) -> Done:
+        done.failed_slices = sum(given_up(self.engine, assets=self._assets_named).values())
+        done.remaining = left.offsets if left else 0
+        return done
+
+    def _step(self, done: Done) -> int:
+        """A tick with its runs; how many there were."""
+        found = self._tick()
+        done.troubles = found.troubles
+        for event in found.events:
+            self._instance.report_runless_asset_event(event)
+        for request in found.requests:
+            failure = self._run(request)
+            done.runs += 1
+            if failure is not None:
+                done.failures.append(failure)
+                self._say(failure)
+        return len(found.requests)
+
+    def _tick(self) -> Tick:
+        found = tick(
+            [flushing(stream) for stream in self.streams],
+            engine=self.engine,
+            connection=lambda: Connection.of(self._settings),
+            instance=self._instance,
+            log=_log,
+            cursor=self._cursor,
+        )
+        self._cursor = found.cursor
+        return found
+
+    def _run(self, request: dg.RunRequest) -> str | None:
+        """Carry out a run here; why it failed, if it did."""
+        assert request.asset_selection is not None
+        first, last = (request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
+        self._say(f"landing {first}" + (f" … {last}" if last != first else ""))
+        result = self._job.execute_in_process(
+            instance=self._instance,
+            asset_selection=list(request.asset_selection),
+            tags=dict(request.tags),
+            raise_on_error=False,
+        )
+        if result.success:
+            return None
+        failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
+        said = failed[-1].event_specific_data.error if failed else None
+        why = said.cause.message if said is not None and said.cause is not None else said.message if said else "?"
+        return f"{first}: " + " ".join(why.split())
+
+
+def chosen_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:
+    """The declared streams, or those of them that are named."""
+    return _chosen([one for one in map(stream_of, load_assets(settings.streams)) if one is not None], only)
+
+
+def _chosen(streams: Sequence[Stream], only: Sequence[str]) -> list[Stream]:
+    names = {stream.name for stream in streams}
+    if unknown := [name for name in only if name not in names]:
+        raise UsageError(
+            f"there is no stream {unknown[0]!r}",
+            why=f"declared are: {', '.join(sorted(names)) or 'none'}",
+            cure="name one of them; KAFKA_ASSETS_STREAMS says where they are declared",
+        )
+    return [stream for stream in streams if not only or stream.name in only]
+
+
+def _home(settings: Settings) -> Path:
+    """The Dagster instance that is told: the one that is set, else the project's own."""
+    given = os.environ.get("DAGSTER_HOME")
+    home = Path(given).expanduser() if given else settings.project / HOME
+    if not given:
+        write_instance(home)
+    os.environ.setdefault("DAGSTER_HOME", str(home))
+    return home

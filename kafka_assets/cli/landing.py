@@ -1,0 +1,113 @@
+"""`kafka-assets plan` and `run`: what the sensor does, by hand or by cron."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from kafka_assets.cli.console import err, out, print_json, print_table
+from kafka_assets.errors import UsageError
+
+Streams = Annotated[list[str] | None, typer.Argument(help="Only these streams; else all that are declared.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(plan)
+    app.command()(run)
+
+
+def plan(
+    streams: Streams = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, only show.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan slices of what is in the topics now, without landing them; exit with 1 if something could not be planned."""
+    from kafka_assets.assets.by_hand import plan_now, preview
+    from kafka_assets.assets.runner import chosen_streams
+    from kafka_assets.broker.connection import Connection
+    from kafka_assets.ledger.engine import make_engine
+    from kafka_assets.settings import load_settings
+
+    settings = load_settings()
+    wanted = chosen_streams(settings, streams or ())
+    engine = make_engine(settings.database_url)
+    with err.status("planning"):
+        found = (preview if dry_run else plan_now)(engine, Connection.of(settings), wanted)
+    engine.dispose()
+    rows = [
+        {
+            "stream": one.stream,
+            "slice": str(one.key),
+            "offsets": one.key.offsets,
+            "kind": one.kind,
+            "reason": one.reason,
+        }
+        for one in found.slices
+    ]
+    if as_json:
+        print_json({"slices": rows, "waiting": found.waiting, "troubles": found.troubles, "written": not dry_run})
+    else:
+        if rows:
+            print_table(("stream", "slice", "offsets", "kind", "reason"), rows)
+        verb = "would be planned" if dry_run else "planned"
+        out.print(f"{len(rows):,} slices {verb}; {sum(found.waiting.values()):,} wait to be landed")
+        _say_all(found.troubles)
+    if found.troubles:
+        raise typer.Exit(1)
+
+
+def run(
+    streams: Streams = None,
+    until_caught_up: Annotated[
+        bool,
+        typer.Option("--until-caught-up", help="Go on until all that was in the topics at the beginning is committed."),
+    ] = False,
+    patience: Annotated[
+        str,
+        typer.Option(help="With --until-caught-up: give up when nothing has moved for so long (90s, 10m)."),
+    ] = "5m",
+    as_json: AsJson = False,
+) -> None:
+    """Plan and land without a daemon, for cron: exit with 1 if a slice failed, 0 if all there was is committed."""
+    from kafka_assets.assets.runner import Runner
+    from kafka_assets.settings import load_settings
+
+    waits = _duration(patience)
+    say = err.print if as_json else out.print
+    with Runner(load_settings(), only=streams or (), say=lambda text: say(text, markup=False, highlight=False)) as here:
+        done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
+        standing = here.standing()
+    failed = not done.caught_up if until_caught_up else bool(done.failures or done.troubles or done.failed_slices)
+    if as_json:
+        print_json({**asdict(done), "caught_up": done.caught_up, "partitions": standing})
+    else:
+        print_table(("stream", "topic", "partition", "committed_through", "end", "lag"), standing)
+        out.print(f"{done.runs:,} runs · {done.remaining:,} offsets left of what was there", highlight=False)
+        _say_all(done.troubles)
+        if failed and done.failures:
+            _say_all(done.failures[-3:])
+        if done.failed_slices:
+            err.print(f"{done.failed_slices:,} slices failed too often, and wait for you: see kafka_claim.failure")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _duration(text: str) -> timedelta:
+    from kafka_assets.streams import duration
+
+    try:
+        found: Any = duration(text)
+    except ValueError as error:
+        raise UsageError(str(error), cure="write for example --patience 5m") from error
+    if not isinstance(found, timedelta):
+        raise UsageError(f"{text!r} is no duration", cure="write for example --patience 5m")
+    return found
+
+
+def _say_all(troubles: list[str]) -> None:
+    for trouble in troubles:
+        err.print(trouble, markup=False, highlight=False, soft_wrap=True)

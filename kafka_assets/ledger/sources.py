@@ -1,0 +1,166 @@
+"""Sources: one incarnation of one topic, as one stream reads it; met, made, and retired when their topic is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Engine, Row, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from kafka_assets.errors import LedgerBusy, TopicChanged
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.committed import advance
+from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.publications import lock_rows
+
+
+@dataclass(frozen=True)
+class Source:
+    """One incarnation of one topic, as one stream reads it."""
+
+    id: int
+    stream: str
+    topic: str
+    topic_id: str
+    incarnation: int
+    founding: bool = True
+    """Whether the stream began with it: it is one of the topics that were there at its first tick."""
+    retired: bool = False
+
+
+def known_sources(engine: Engine, streams: Collection[str]) -> dict[str, list[Source]]:
+    """Every source of these streams, oldest first."""
+    with read(engine) as connection:
+        rows = connection.execute(
+            select(t.source).where(t.source.c.stream.in_(sorted(streams))).order_by(t.source.c.id)
+        ).all()
+    return {stream: _sources([row for row in rows if row.stream == stream]) for stream in streams}
+
+
+def known_partitions(engine: Engine, sources: Collection[int]) -> dict[int, set[int]]:
+    """The partitions of which each of these sources has progress."""
+    p = t.progress.c
+    with read(engine) as connection:
+        rows = connection.execute(select(p.source_id, p.partition).where(p.source_id.in_(sorted(sources)))).all()
+    found: dict[int, set[int]] = {source: set() for source in sources}
+    for source_id, partition in rows:
+        found[source_id].add(partition)
+    return found
+
+
+def make_sources(engine: Engine, *, stream: str, topics: Mapping[str, str]) -> dict[str, Source]:
+    """The source of each of these topics, by its id; a new id makes a new source, and retires the one before it.
+
+    What the retired one left unread is recorded as lost, so that it is never mistaken for done. Topics that
+    are met for the first time are written together: those of a stream's first tick are known by that later.
+    """
+    try:
+        with write(engine) as connection:
+            known = connection.execute(
+                select(t.source).where(t.source.c.stream == stream).order_by(t.source.c.id).with_for_update()
+            ).all()
+            now = connection.scalar(select(now_ts()))
+            for topic, topic_id in topics.items():
+                _make(connection, [row for row in known if row.topic == topic], stream, topic, topic_id, now=now)
+            rows = connection.execute(select(t.source).where(t.source.c.stream == stream).order_by(t.source.c.id)).all()
+    except IntegrityError as error:
+        raise LedgerBusy(
+            f"another planner met new topics of stream {stream!r} at the same moment",
+            why="two sensors share this ledger, or one evaluation overlaps the next",
+            cure="nothing: the next tick goes on from there",
+        ) from error
+    return {one.topic: one for one in _sources(rows) if topics.get(one.topic) == one.topic_id}
+
+
+def require_not_retired(connection: Connection, source: Source) -> None:
+    """Lock the source, and refuse one that another planner retired after this one had asked the broker.
+
+    Slices that were planned of it now would be in no list of what was lost, and nobody would ever land them.
+    """
+    retired_at = connection.scalar(select(t.source.c.retired_at).where(t.source.c.id == source.id).with_for_update())
+    if retired_at is not None:
+        raise TopicChanged(
+            f"topic {source.topic!r} was deleted and created again while it was being planned",
+            why="another planner has met the new topic already, and recorded what the old one left unread as lost",
+            cure="nothing: the next tick plans the new topic",
+        )
+
+
+def _sources(rows: Sequence[Row[Any]]) -> list[Source]:
+    first_seen = min((row.first_seen for row in rows), default=None)
+    return [
+        Source(
+            id=row.id,
+            stream=row.stream,
+            topic=row.topic,
+            topic_id=row.topic_id,
+            incarnation=row.incarnation,
+            founding=row.incarnation == 1 and row.first_seen == first_seen,
+            retired=row.retired_at is not None,
+        )
+        for row in rows
+    ]
+
+
+def _make(
+    connection: Connection, known: Sequence[Row[Any]], stream: str, topic: str, topic_id: str, *, now: object
+) -> None:
+    if any(row.topic_id == topic_id for row in known):
+        return
+    for row in known:
+        if row.retired_at is None:
+            _retire(connection, row.id)
+    connection.execute(
+        insert(t.source).values(
+            stream=stream,
+            topic=topic,
+            topic_id=topic_id,
+            incarnation=max((row.incarnation for row in known), default=0) + 1,
+            first_seen=now,
+        )
+    )
+
+
+def _retire(connection: Connection, source_id: int) -> None:
+    """Record what a deleted topic left unread as lost: slices that no asset committed, and the unplanned end."""
+    committed = select(t.publication.c.slice_id).where(t.publication.c.state == "committed")
+    orphans = connection.scalars(
+        select(t.slice_.c.id)
+        .where(t.slice_.c.source_id == source_id, t.slice_.c.kind == "normal", t.slice_.c.id.not_in(committed))
+        .order_by(t.slice_.c.id)
+    ).all()
+    held = connection.scalars(select(t.publication.c.id).where(t.publication.c.slice_id.in_(orphans))).all()
+    lock_rows(connection, held, nowait=True)
+    reason: Literal["the topic was deleted"] = "the topic was deleted"
+    connection.execute(update(t.slice_).where(t.slice_.c.id.in_(orphans)).values(kind="lost", reason=reason))
+    assets = connection.scalars(
+        select(t.committed.c.asset).where(t.committed.c.source_id == source_id).distinct()
+    ).all()
+    rows = connection.execute(select(t.progress).where(t.progress.c.source_id == source_id)).all()
+    for row in rows:
+        if row.last_stable > row.planned_through:
+            first = row.planned_through == row.origin
+            connection.execute(
+                insert(t.slice_).values(
+                    source_id=source_id,
+                    partition=row.partition,
+                    start_offset=row.planned_through,
+                    end_offset=row.last_stable,
+                    prior_end=None if first else row.planned_through,
+                    is_first=1 if first else None,
+                    kind="lost",
+                    reason=reason,
+                    created_at=now_ts(),
+                )
+            )
+            connection.execute(
+                update(t.progress)
+                .where(t.progress.c.source_id == source_id, t.progress.c.partition == row.partition)
+                .values(planned_through=row.last_stable, pending_since=None)
+            )
+        for asset in sorted(assets):
+            advance(connection, asset=asset, source_id=source_id, partition=row.partition)
+    connection.execute(update(t.source).where(t.source.c.id == source_id).values(retired_at=now_ts()))

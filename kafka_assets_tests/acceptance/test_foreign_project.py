@@ -1,0 +1,135 @@
+"""A project of somebody else's, that has nothing of this one but its wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PYPROJECT = """
+[project]
+name = "shop"
+version = "0.1.0"
+dependencies = ["kafka-assets"]
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "shop"
+"""
+DEFINITIONS = """
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs():
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+ORDERS = """
+type: kafka_assets.KafkaTopic
+attributes:
+  topic: orders
+  target: orders
+  schema: "id BIGINT, customer STRING, amount DECIMAL(12,2), placed_at TIMESTAMP"
+  start: 2026-01-01T00:00:00Z
+"""
+
+
+class Foreign:
+    """A folder of a project, and the tools on it, with the wheel before everything else on the path."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.folder = folder
+        self.wheel = wheel
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def run(self, *command: str) -> str:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_ASSETS_")}
+        done = subprocess.run(
+            [Path(sys.executable).with_name(command[0]), *command[1:]],
+            cwd=self.folder,
+            env={
+                **kept,
+                "PYTHONPATH": f"{self.wheel}:{self.folder / 'src'}",
+                "DAGSTER_HOME": "",
+                "DG_CLI_DISABLE_TELEMETRY": "1",
+                "COLUMNS": "200",
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked: this environment has all that it depends on, and its entry points."""
+    folder = tmp_path_factory.mktemp("wheel")
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for name in filter(None, names):
+        if (REPOSITORY / name).exists():
+            (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, folder / "copy" / name, follow_symlinks=False)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, folder / "copy"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    [built] = folder.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", built, folder / "unpacked"], check=True)
+    return folder / "unpacked"
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, wheel: Path) -> Foreign:
+    return Foreign(tmp_path, wheel)
+
+
+def test_a_component_of_the_wheel_is_known_to_dg_and_gives_asset_topic_and_sensor(foreign: Foreign) -> None:
+    foreign.write("pyproject.toml", PYPROJECT)
+    foreign.write("src/shop/__init__.py", "")
+    foreign.write("src/shop/defs/__init__.py", "")
+    foreign.write("src/shop/definitions.py", DEFINITIONS)
+    foreign.write("src/shop/defs/orders/defs.yaml", ORDERS)
+    foreign.write("src/shop/defs/returns/defs.yaml", ORDERS.replace("target: orders", "target: returns"))
+    assert str(foreign.wheel) in foreign.run("python", "-c", "import kafka_assets; print(kafka_assets.__file__)")
+    assert "kafka_assets.KafkaTopic" in foreign.run("dg", "list", "components")
+    assert "loaded successfully" in foreign.run("dg", "check", "defs")
+    shown = re.findall(r'"(?:asset_key|name)": "([^"]+)"', foreign.run("dg", "list", "defs", "--json"))
+    assert [name for name in shown if name in ("kafka/orders", "orders", "returns", "kafka_slices")] == [
+        "kafka/orders", "orders", "returns", "kafka_slices",
+    ]  # fmt: skip
+
+
+def test_the_readmes_example_works_as_it_stands_in_an_empty_project(foreign: Foreign) -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    [stream] = re.findall(r"^```python\n(.*?)^```$", readme, flags=re.MULTILINE | re.DOTALL)
+    foreign.write("kafka_assets.toml", "")
+    foreign.write("defs/payments.py", stream)
+    said = foreign.run("dagster", "definitions", "validate", "-m", "kafka_assets.definitions")
+    assert "All code locations passed validation" in said
+    found = foreign.run(
+        "python", "-c",
+        "from kafka_assets.definitions import defs; r = defs().get_repository_def();"
+        "print(sorted(key.to_user_string() for key in r.asset_graph.get_all_asset_keys()),"
+        "[sensor.name for sensor in r.sensor_defs])",
+    )  # fmt: skip
+    assert "['kafka/payments', 'payments'] ['kafka_slices']" in found

@@ -1,0 +1,163 @@
+"""Ticks without a broker and runs without Spark: ledger and Dagster's storage are real, a broker's words are given."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import Engine
+
+from kafka_assets.assets import planning
+from kafka_assets.assets import tick as ticks
+from kafka_assets.assets.names import DIGEST_TAG
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.offsets import Observation, PartitionOffsets, TopicOffsets
+from kafka_assets.errors import KafkaAssetsError, TopicMissing
+from kafka_assets.ledger.claims import release
+from kafka_assets.ledger.publications import results
+from kafka_assets.slices import SliceKey, digest
+from kafka_assets.streams import Stream, declare
+from kafka_assets_tests.ledgers import ASSET, Attempt, rows
+
+KEY = dg.AssetKey(ASSET)
+
+
+@dataclass
+class Broker:
+    """What a broker would say, topic by topic; `asked` counts the conversations."""
+
+    topics: dict[str, TopicOffsets | KafkaAssetsError] = field(default_factory=dict)
+    down: KafkaAssetsError | None = None
+    asked: int = 0
+
+    def set(self, topic: str, *ends: int, topic_id: str = "id-1", start: int = 0) -> None:
+        """The topic's partitions end here."""
+        parts = {number: PartitionOffsets(min(start, end), end, end) for number, end in enumerate(ends)}
+        self.topics[topic] = TopicOffsets(topic, topic_id, parts)
+
+    def observe(self, connection: Connection, topics: Sequence[str]) -> Mapping[str, Observation]:
+        self.asked += 1
+        if self.down is not None:
+            raise self.down
+        return {
+            topic: self.topics.get(topic) or TopicMissing(f"the topic {topic!r} does not exist") for topic in topics
+        }
+
+    def observe_chosen(
+        self, connection: Connection, choose: Callable[[Collection[str]], Sequence[str]]
+    ) -> Mapping[str, Observation]:
+        return self.observe(connection, choose(self.topics))
+
+
+@dataclass
+class Desk:
+    """One sensor of the stream `orders`: its ledger, its Dagster, its cursor."""
+
+    engine: Engine
+    instance: dg.DagsterInstance
+    broker: Broker
+    stream: Stream
+    others: list[Stream] = field(default_factory=list[Stream])
+    cursor: str | None = None
+
+    def tick(self) -> ticks.Tick:
+        """A tick that Dagster hears to its end, as its daemon does: events first, then the cursor."""
+        found = self.evaluate()
+        for event in found.events:
+            self.instance.report_runless_asset_event(event)
+        self.cursor = found.cursor
+        return found
+
+    def evaluate(self) -> ticks.Tick:
+        """A tick of which Dagster hears nothing: killed after its last step."""
+        return ticks.tick(
+            [self.stream, *self.others],
+            engine=self.engine,
+            connection=Connection("nowhere:1"),
+            instance=self.instance,
+            log=logging.getLogger("test"),
+            cursor=self.cursor,
+        )
+
+    def keys_of(self, request: dg.RunRequest) -> list[SliceKey]:
+        """What a run over the request's range would get, and refuse where it is not what was meant."""
+        known = list(self.instance.get_dynamic_partitions(self.stream.partitions_name))
+        first, last = (known.index(request.tags[f"dagster/asset_partition_range_{end}"]) for end in ("start", "end"))
+        keys = known[first : last + 1]
+        assert request.tags[DIGEST_TAG] == digest(keys)
+        return [SliceKey.parse(key) for key in keys]
+
+    def land(self, *requests: dg.RunRequest, tells: bool = True) -> list[SliceKey]:
+        """Carry these runs out; without `tells` each dies between its COMMIT and its events."""
+        landed: list[SliceKey] = []
+        for request in requests:
+            keys = self.keys_of(request)
+            landed += self.publish(keys, run_id=str(request.run_key), tells=tells)
+        return landed
+
+    def publish(
+        self, keys: Sequence[SliceKey], *, run_id: str = "by hand", tells: bool = True, replaces: bool = False
+    ) -> Sequence[SliceKey]:
+        attempt = Attempt(self.engine, keys, run_id=run_id, replaces=replaces).claim()
+        published = attempt.publish()
+        release(self.engine, attempt.claims)
+        if tells:
+            self.tell(*(one.publication.id for one in published))
+        return keys
+
+    def tell(self, *publications: int) -> None:
+        for row in results(self.engine, publications).values():
+            [[topic, partition]] = rows(
+                self.engine,
+                "select r.topic, s.partition from kafka_slice s join kafka_source r on r.id = s.source_id"
+                f" where s.id = {row.slice_id}",
+            )
+            key = str(SliceKey(topic, 1, partition, row.start_offset, row.end_offset))
+            metadata: dict[str, Any] = {"attempt": row.committed_attempt}
+            self.instance.report_runless_asset_event(
+                dg.AssetMaterialization(asset_key=KEY, partition=key, metadata=metadata)
+            )
+
+    def settle(self, ticks: int = 50) -> list[ticks.Tick]:
+        """Tick and land until there is nothing to do."""
+        done: list[Any] = []
+        for _ in range(ticks):
+            done.append(self.tick())
+            self.land(*done[-1].requests)
+            if not done[-1].requests and not done[-1].events and not done[-1].planned:
+                return done
+        raise AssertionError("it never settles")
+
+    @property
+    def told(self) -> set[str]:
+        return set(self.instance.get_materialized_partitions(KEY))
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self.instance.get_dynamic_partitions(self.stream.partitions_name))
+
+
+def orders(**attributes: Any) -> Stream:
+    """The stream whose slices `kafka_assets_tests.ledgers` can land."""
+    declared: dict[str, Any] = {
+        "name": ASSET,
+        "target": ASSET,
+        "schema": "id BIGINT, note STRING",
+        **({} if "topics" in attributes else {"topic": "orders"}),
+        **attributes,
+    }
+    declared["slices"] = {"max_records": 10, "max_delay": "0ms", **attributes.get("slices", {})}
+    return declare(**declared)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """A broker that every tick of this test asks."""
+    broker = Broker()
+    monkeypatch.setattr(ticks, "observe", broker.observe)
+    monkeypatch.setattr(ticks, "observe_chosen", broker.observe_chosen)
+    monkeypatch.setattr(planning, "observe", broker.observe)
+    return broker

@@ -1,0 +1,194 @@
+"""Streams in YAML and in Python: the same assets, one sensor, one folder, one function that loads it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+from pyspark.sql import DataFrame
+
+import kafka_assets
+from kafka_assets import KafkaTopic, build_definitions, kafka_asset, load_assets
+from kafka_assets.assets.component import assets_in
+from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.sensor import streams_of
+from kafka_assets.errors import StreamError
+from kafka_assets.streams import Stream
+
+ORDERS = """
+type: kafka_assets.KafkaTopic
+attributes:
+  topic: orders
+  target: orders
+  schema: "id BIGINT NOT NULL, customer STRING COMMENT 'who', amount DECIMAL(12,2)"
+  slices: {max_records: 500_000, max_delay: 10s}
+  start: 2026-01-01T00:00:00Z
+  group_name: shop
+  owners: [team:shop]
+  tags: {tier: gold}
+  pool: kafka
+  freshness: 1h
+  description: Orders of the shop.
+  code_version: v1
+"""
+PAYMENTS = """
+from kafka_assets import kafka_asset
+
+@kafka_asset(topic="orders", target="payments", schema="id BIGINT")
+def payments(records):
+    return records
+"""
+
+
+@kafka_asset(
+    topic="orders",
+    target="orders",
+    schema="id BIGINT NOT NULL, customer STRING COMMENT 'who', amount DECIMAL(12,2)",
+    slices={"max_records": 500_000, "max_delay": "10s"},
+    start="2026-01-01T00:00:00Z",
+    group_name="shop",
+    owners=["team:shop"],
+    tags={"tier": "gold"},
+    pool="kafka",
+    freshness="1h",
+    code_version="v1",
+)
+def orders(records: DataFrame) -> DataFrame:
+    """Orders of the shop."""
+    return records
+
+
+def written(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_yaml", ".yaml").replace("_py", ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_yaml_and_decorator_give_the_same_asset(tmp_path: Path) -> None:
+    [asset] = load_assets(written(tmp_path, orders_yaml=ORDERS))
+    assert stream_of(asset) == stream_of(orders)
+    [spec], [expected] = asset.specs, orders.specs
+    assert spec == expected
+    assert asset.op.pool == orders.op.pool == "kafka"
+    assert asset.backfill_policy == orders.backfill_policy == dg.BackfillPolicy.single_run()
+    assert asset.required_resource_keys == orders.required_resource_keys
+
+
+def test_an_asset_shows_its_columns_its_topic_and_how_fresh_it_must_be() -> None:
+    [spec] = orders.specs
+    columns = {column.name: column for column in spec.metadata["dagster/column_schema"].columns}
+    assert list(columns) == ["id", "customer", "amount", "kafka_source", "kafka_partition", "kafka_offset"]
+    assert (columns["id"].type, columns["id"].constraints.nullable) == ("BIGINT", False)
+    assert columns["customer"].description == "who"
+    assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey(["kafka", "orders"])]
+    assert spec.freshness_policy == dg.FreshnessPolicy.time_window(fail_window=_an_hour())
+    assert spec.owners == ["team:shop"]
+
+
+def test_the_component_knows_every_attribute_of_a_stream_and_says_what_it_is() -> None:
+    ours = {field.alias or name for name, field in Stream.model_fields.items()}
+    appearance = {"group_name", "owners", "tags", "pool", "freshness", "description", "code_version"}
+    theirs = {field.alias or name: field.description for name, field in KafkaTopic.model_fields.items()}
+    assert set(theirs) == ours | appearance
+    assert all(theirs.values())
+
+
+def test_dg_finds_the_component_in_the_package() -> None:
+    assert "KafkaTopic" in dir(kafka_assets)
+    assert hasattr(kafka_assets.KafkaTopic, "__dg_package_entry__")
+
+
+def test_a_components_file_in_a_project_of_dg_gives_asset_topic_and_sensor() -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        sandbox.scaffold_component(component_cls=KafkaTopic, defs_path="orders", defs_yaml_contents=_parsed(ORDERS))
+        sandbox.scaffold_component(
+            component_cls=KafkaTopic,
+            defs_path="returns",
+            defs_yaml_contents=_parsed(
+                ORDERS.replace("target: orders", "target: returns").replace("start: 2026-01-01T00:00:00Z", "")
+            ),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Dagster's own, of its loader
+            with sandbox.build_all_defs() as found:
+                repository = found.get_repository_def()
+                keys = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+                assert keys == {"orders", "returns", "kafka/orders"}
+                assert [sensor.name for sensor in repository.sensor_defs] == ["kafka_slices"]
+
+
+def test_definitions_of_several_hands_merge_into_one_sensor_and_one_topic(tmp_path: Path) -> None:
+    [payments] = load_assets(written(tmp_path, payments_py=PAYMENTS))
+    mine = dg.Definitions(assets=[dg.AssetSpec("downstream", deps=[payments])])
+    merged = dg.Definitions.merge(build_definitions([orders]), build_definitions([payments]), mine)
+    repository = merged.get_repository_def()
+    assert len(repository.sensor_defs) == 1
+    topic = repository.asset_graph.get(dg.AssetKey(["kafka", "orders"]))
+    assert (topic.kinds, topic.metadata["kafka/topic"], topic.is_materializable) == ({"kafka"}, "orders", False)
+
+
+def test_one_sensor_serves_streams_with_partitions_of_their_own(tmp_path: Path) -> None:
+    assets = [orders, *load_assets(written(tmp_path, payments_py=PAYMENTS))]
+    dg.Definitions.validate_loadable(build_definitions(assets))
+    [sensor] = build_definitions(assets).get_repository_def().sensor_defs
+    context = dg.build_sensor_context(definitions=build_definitions(assets))
+    assert [stream.name for stream in streams_of(context, None)] == ["orders", "payments"]
+    assert [stream.name for stream in streams_of(context, [orders.key])] == ["orders"]
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+
+
+def test_a_folder_holds_both_kinds_of_files_and_folders_of_them(tmp_path: Path) -> None:
+    two = ORDERS.replace("target: orders", "target: a") + "---" + ORDERS.replace("target: orders", "target: b")
+    other = "type: dagster.DefsFolderComponent\n"
+    folder = written(tmp_path, payments_py=PAYMENTS, two_yaml=two, deep__defs_yaml=ORDERS, other__defs_yaml=other)
+    assert sorted(asset.key.to_user_string() for asset in load_assets(folder)) == ["a", "b", "orders", "payments"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("type: dbt.Project\nattributes: {}", "its type is 'dbt.Project'"),
+        ("type: kafka_assets.KafkaTopic", "it has no attributes"),
+        ("[1, 2", "while parsing a flow sequence"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b}", "schema"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, colour: red}", "colour"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a b, target: b, schema: c INT}", "no Kafka topic"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, freshness: 1s}", "freshness"),
+    ],
+)
+def test_a_file_that_declares_no_stream_is_refused_by_its_name(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, wrong_yaml=text) / "wrong.yaml"
+    with pytest.raises(StreamError) as error:
+        assets_in(path)
+    assert str(path) in str(error.value)
+    assert said in str(error.value)
+
+
+def test_two_streams_with_one_name_or_one_table_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StreamError, match="two assets are named 'orders'"):
+        load_assets(written(tmp_path, a_yaml=ORDERS, b_yaml=ORDERS))
+    with pytest.raises(StreamError, match="have the same target 'orders'"):
+        load_assets(written(tmp_path, b_yaml=ORDERS + "  name: again\n"))
+
+
+def _parsed(text: str) -> dict[str, object]:
+    import yaml
+
+    found = yaml.safe_load(text)
+    found["attributes"] = {
+        name: value.isoformat() if name == "start" and value else value
+        for name, value in found["attributes"].items()
+        if value is not None
+    }
+    return found
+
+
+def _an_hour():
+    from datetime import timedelta
+
+    return timedelta(hours=1)
