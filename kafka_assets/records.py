@@ -76,11 +76,13 @@ class Refused:
     partition: int
     offset: int
     reason: str
+    topic: str = ""
+    """Said where a run may have several: the rows of two carry the same partitions and offsets."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A bounded part of a run's records: rows with their partition and offset, and the counts behind them."""
+    """A bounded part of a run's records of one topic: rows with their partition and offset, and the counts behind."""
 
     rows: pa.Table
     seen: dict[SliceKey, Seen]

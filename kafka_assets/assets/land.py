@@ -81,7 +81,7 @@ def _publish(
         return fetch_refused(
             landing.spark,
             refused,
-            topic=stream.topic,
+            topic=refused[0].topic,
             read=lambda some: landing.records.read(landing.spark, some),
         )
 

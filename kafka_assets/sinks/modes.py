@@ -167,7 +167,8 @@ class Upserting:
 
 def place_in(slices: Iterable[SliceKey], refused: Refused) -> SliceKey:
     """The slice of a refused record."""
-    key = slice_of(tuple(slices), partition=refused.partition, offset=refused.offset)
+    mine = tuple(key for key in slices if refused.topic in {"", key.topic})
+    key = slice_of(mine, partition=refused.partition, offset=refused.offset)
     assert key is not None
     return key
 

@@ -9,6 +9,7 @@ Killed anywhere before COMMIT, nothing of the attempt is visible. After it, ever
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -108,17 +109,19 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in sieved())) as chunks:
         if road.spools:
             work.confirm(_seen_in(chunks()))
-        bad: dict[Place, BadRecord] = {}
-        rest = replace(work, chunks=lambda: (without(chunk, bad) for chunk in chunks()))
+        bad: dict[str, dict[Place, BadRecord]] = defaultdict(dict)
+        rest = replace(work, chunks=lambda: (without(chunk, bad[_topic(chunk)]) for chunk in chunks()))
         for _ in range(ROUNDS):
             try:
                 return retried(lambda: _transaction(engine, road, rest, started=started))
             except _Refusing as refusing:
                 # Rolled back: nobody waits for Kafka.
-                bad.update(((one.partition, one.offset), one) for one in work.fetch(refusing.refused))
+                for topic in sorted({one.topic for one in refusing.refused}):
+                    found = work.fetch([one for one in refusing.refused if one.topic == topic])
+                    bad[topic].update(((one.partition, one.offset), one) for one in found)
     raise RowsRefused(
         f"the table {work.table.name!r} refuses ever more records",
-        why=f"{len(bad)} were refused in {ROUNDS} rounds, and each round found more "
+        why=f"{sum(map(len, bad.values()))} were refused in {ROUNDS} rounds, and each round found more "
         "(of a refused record's key, the version before it is tried next)",
         cure="correct the table's constraint, or the function, and land the slice again",
     )
@@ -192,16 +195,19 @@ def _insert(
     seen = dict.fromkeys(slices, Seen())
     waiting: list[Refused] = []
     for chunk in work.chunks():
-        for key, part in chunk.seen.items():
-            if key in seen:
-                seen[key] += part
-        with _refusals(work.table, [key for key in chunk.seen if key in slices]):
-            refused = list(_judged(mode.insert(chunk, slices), seen, work))
-        insert_quarantine(connection, chunk.bad, slices)
+        # Of one topic: the rows of two carry the same partitions and offsets.
+        mine = {key: slices[key] for key in chunk.seen if key in slices}
+        for key in mine:
+            seen[key] += chunk.seen[key]
+        if not mine:
+            continue
+        with _refusals(work.table, mine):
+            refused = list(_judged(mode.insert(chunk, mine), mine, seen, work))
+        insert_quarantine(connection, chunk.bad, mine)
         if road.spools:
             waiting += refused
         elif refused:
-            insert_quarantine(connection, work.fetch(refused), slices)
+            insert_quarantine(connection, work.fetch(refused), mine)
     if waiting:
         raise _Refusing(waiting)
     return seen
@@ -219,23 +225,32 @@ def _settled(
 
     def settle() -> Generator[Refused]:
         landed.update((yield from mode.settle(slices)))
-        yield from road.overdue(connection, work.table, [(one.source_id, key) for key, one in slices.items()])
+        for topic in sorted({key.topic for key in slices}):
+            mine = [(one.source_id, key) for key, one in slices.items() if key.topic == topic]
+            yield from (replace(one, topic=topic) for one in road.overdue(connection, work.table, mine))
 
     with _refusals(work.table, slices):
-        refused = list(_judged(settle(), seen, work))
+        refused = list(_judged(settle(), slices, seen, work))
     if refused:
         raise _Refusing(refused)
     return landed
 
 
-def _judged(refused: Iterable[Refused], seen: dict[SliceKey, Seen], work: Work) -> Generator[Refused]:
+def _judged(
+    refused: Iterable[Refused], slices: Iterable[SliceKey], seen: dict[SliceKey, Seen], work: Work
+) -> Generator[Refused]:
     """Count refused records as bad; no more are looked for where their slice fails by so many for certain."""
+    keys = tuple(slices)
     for one in refused:
-        key = place_in(seen, one)
+        key = place_in(keys, one)
         seen[key] += Seen(bad=1)
         # More records than it has offsets a slice cannot have.
         judge(key, replace(seen[key], read=key.offsets), work.bad_policy, example=one.reason)
-        yield one
+        yield replace(one, topic=key.topic)
+
+
+def _topic(chunk: Chunk) -> str:
+    return next((key.topic for key in chunk.seen), "")
 
 
 @contextmanager

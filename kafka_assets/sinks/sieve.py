@@ -39,6 +39,8 @@ def sifted(chunk: Chunk, road: Road, fetch: Fetch) -> Chunk:
         refused += unfit(chunk.deletes, road)
     if not refused:
         return chunk
+    topic = next(iter(chunk.seen)).topic
+    refused = [replace(one, topic=topic) for one in refused]
     return without(chunk, {(one.partition, one.offset): one for one in fetch(refused)})
 
 
