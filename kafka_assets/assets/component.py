@@ -49,6 +49,8 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     format: str | None = Field(default=None, description="json, string or bytes.")
     slices: Annotated[Slices | None, dg.Resolver.default()] = Field(default=None, description="How offsets are cut.")
     start: str | None = Field(default=None, description="earliest, latest, none or a timestamp.")
+    scope: Literal["record", "slice"] | None = Field(default=None, description="Whether it sees records or slices.")
+    evolve: Literal["none", "add_columns"] | None = Field(default=None, description="What new columns do to the table.")
     on_bad: Literal["quarantine", "fail"] | None = Field(default=None, description="What a bad record does.")
     max_bad_ratio: float | None = Field(default=None, description="More bad records than this fail the slice.")
     on_expired: Literal["fail", "record"] | None = Field(default=None, description="What expired offsets do.")
