@@ -155,7 +155,6 @@ _LOCKS = (
         "ledger/committed.py",
         "    connection.execute(select(done.c.committed_through).where(mine).with_for_update()).all()\n",
         "",
-        NEIGHBOURS + "test_neighbours_that_commit_at_the_same_time_leave_committed_through_right[postgresql-False]",
         NEIGHBOURS + "test_neighbours_that_commit_at_the_same_time_leave_committed_through_right[postgresql-True]",
     ),
     mutant(
