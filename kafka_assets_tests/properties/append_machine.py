@@ -34,8 +34,6 @@ from kafka_assets_tests.properties.standing import compare
 
 
 def counted(step: Callable[..., Any]) -> Callable[..., Any]:
-    """For the tally: programs are no good whose steps do nothing."""
-
     @wraps(step)
     def taken(self: AppendMachine, **drawn: Any) -> None:
         self.seen["step"] += 1

@@ -1,0 +1,194 @@
+"""Mutants of what lands: results and replays, the roads into tables, and the merge of an upsert."""
+
+from __future__ import annotations
+
+from kafka_assets_tests.mutants.mutant import mutant
+
+SQLITE = "unit/test_publish.py::TestPublishOnSQLite::"
+LOST = "integration/test_publish_lost.py::"
+LOADS = "integration/test_publish_mysql.py::test_what_load_data_leaves_out_or_changes_is_looked_for_row_by_row"
+LOCKS = "integration/test_locks.py::"
+MERGE = "unit/test_merge.py::TestMergeOnSQLite::"
+MERGES = "integration/test_merge.py::TestMergeOnServers::"
+
+OF_RESULTS = (
+    mutant(
+        "no delete before replace",
+        "sinks/modes.py",
+        "        delete_rows(self._connection, self._table, publication)\n",
+        "        return\n",
+        SQLITE + "test_a_replay_replaces_its_own_rows_and_no_others",
+    ),
+    mutant(
+        "a replay keeps the old quarantine",
+        "sinks/publish.py",
+        "            delete_quarantine(connection, publication)\n",
+        "",
+        SQLITE + "test_bad_records_are_quarantined_with_their_slice",
+    ),
+    mutant(
+        "a replay that lost records is taken",
+        "sinks/publish.py",
+        "and outcome.records_read < publication.records_read and not force",
+        "and outcome.records_read < 0 and not force",
+        SQLITE + "test_a_replay_with_fewer_records_is_refused_unless_forced",
+    ),
+    mutant(
+        "a run of the sensor replaces what is committed",
+        "sinks/publish.py",
+        'return work.replaces or publication.state != "committed"',
+        "return True",
+        SQLITE + "test_a_run_of_the_sensor_does_nothing_for_what_is_committed",
+    ),
+    mutant(
+        "Kafka is not asked again",
+        "sinks/publish.py",
+        "            work.confirm(_seen_in(chunks()))\n",
+        "            pass\n",
+        SQLITE + "test_what_the_broker_says_after_the_last_record_can_still_stop_the_commit",
+    ),
+    mutant(
+        "a claim un-commits the result",
+        "ledger/claims.py",
+        "            if taken.rowcount != 1:\n",
+        "            connection.execute(\n"
+        "                update(t.publication)\n"
+        "                .where(t.publication.c.id == publication.id)\n"
+        "                .values(state='planned', committed_attempt=None, run_id=None, code_version=None,\n"
+        "                        committed_at=None, duration_ms=None, records_read=0, landed=0, holes=0)\n"
+        "            )\n"
+        "            if taken.rowcount != 1:\n",
+        SQLITE + "test_a_second_sensor_and_a_failure_leave_a_committed_result_alone",
+    ),
+    mutant(
+        "a failed replay un-commits the result",
+        "ledger/claims.py",
+        '.where(t.publication.c.id == held.publication.id, t.publication.c.state == "planned")',
+        ".where(t.publication.c.id == held.publication.id)",
+        SQLITE + "test_a_failed_replay_never_touches_a_result",
+    ),
+    mutant(
+        "an unknown outcome is taken for a rollback",
+        "ledger/publishing.py",
+        "        if not _committed(engine, this.written, backend):\n",
+        "        if backend:\n",
+        LOST + "test_a_connection_lost_during_commit_is_asked_about[postgresql-True]",
+    ),
+    mutant(
+        "an unknown outcome is taken for a commit",
+        "ledger/publishing.py",
+        "        if not _committed(engine, this.written, backend):\n",
+        "        if not backend:\n",
+        LOST + "test_a_connection_lost_during_commit_is_asked_about[postgresql-False]",
+    ),
+    mutant(
+        "an unknown outcome is asked for without a lock",
+        "ledger/publications.py",
+        "connection.execute(row.with_for_update(nowait=nowait)).all()",
+        "connection.execute(row).all()",
+        LOCKS + "test_a_result_is_asked_for_under_the_lock_that_a_backend_in_its_commit_holds[postgresql]",
+    ),
+    mutant(
+        "a busy database is not tried again",
+        "sinks/publish.py",
+        "return retried(lambda: _transaction(engine, road, replace(work, chunks=chunks), started=started))",
+        "return _transaction(engine, road, replace(work, chunks=chunks), started=started)",
+        LOST + "test_a_lock_that_is_not_to_be_had_is_tried_again_with_the_whole_transaction[postgresql]",
+    ),
+    mutant(
+        "too many bad records pass",
+        "sinks/publish.py",
+        "                judge(publication.key, seen[publication.key], work.bad_policy)\n",
+        "                pass\n",
+        SQLITE + "test_too_many_bad_records_fail_the_slice_from_a_hundred_on",
+    ),
+)
+
+_COUNTED = "if taken is None or tuple(map(int, taken.groups())) != (count, 0, 0, 0):"
+OF_ROADS = (
+    mutant(
+        "LOAD DATA's answer is not read",
+        "sinks/mysql.py",
+        _COUNTED,
+        "if taken is None:",
+        LOADS + "[mariadb-True-modify note varchar(3)]",
+        LOADS + "[mariadb-True-add constraint few check (id < 2)]",
+        LOADS + "[mysql-True-add unique (note(10))]",
+    ),
+    mutant(
+        "LOAD DATA's warnings are not read",
+        "sinks/mysql.py",
+        _COUNTED,
+        "if taken is None or int(taken[1]) != count:",
+        LOADS + "[mariadb-True-modify note varchar(3)]",
+        LOADS + "[mysql-True-modify note varchar(3)]",
+    ),
+    mutant(
+        "LOAD DATA's count of records is not read",
+        "sinks/mysql.py",
+        _COUNTED,
+        "if taken is None or tuple(map(int, taken.groups()[1:])) != (0, 0, 0):",
+        "integration/test_publish_mysql.py::test_rows_that_got_lost_on_their_way_to_the_server_are_sent_again[mariadb]",
+    ),
+)
+
+OF_MERGES = (
+    mutant(
+        "a tombstone has no say",
+        "sinks/merge.py",
+        "            self._drop_buried()\n",
+        "",
+        MERGE + "test_slices_in_any_order_and_any_replay_come_to_the_same_end",
+    ),
+    mutant(
+        "a tombstone's version is not compared",
+        "sinks/merge.py",
+        "                  AND ({self._stone(version)}) > ({self._list(version, MERGE)}))",
+        "                  AND stone.kafka_offset >= 0)",
+        MERGE + "test_slices_in_any_order_and_any_replay_come_to_the_same_end",
+    ),
+    mutant(
+        "a tombstone's order value is lost",
+        "sinks/merge.py",
+        'value = "NULL" if ordered is None else self._road.quoted(ordered)',
+        'value = "NULL"',
+        "unit/test_merge.py::test_the_order_of_a_tombstone_is_kept",
+    ),
+    mutant(
+        "an older row wins over the table's",
+        "sinks/merge.py",
+        '                  AND ({self._list(version, "standing")}) > ({self._list(version, MERGE)}))',
+        '                  AND ({self._list(version, "standing")}) < ({self._list(version, MERGE)}))',
+        MERGE + "test_the_later_version_wins_whichever_commits_first[order1]",
+    ),
+    mutant(
+        "a tie loses",
+        "sinks/merge.py",
+        '                  AND ({self._list(version, "standing")}) > ({self._list(version, MERGE)}))',
+        '                  AND ({self._list(version, "standing")}) >= ({self._list(version, MERGE)}))',
+        MERGE + "test_a_replay_writes_again_what_it_wrote_and_takes_nothing_away",
+    ),
+    mutant(
+        "no asset's lock",
+        "sinks/merge.py",
+        "            self._connection.execute(owned.with_for_update()).one()\n",
+        "            pass\n",
+        MERGES + "test_an_older_row_waits_for_a_tombstone_that_is_not_committed_yet[postgresql-]",
+        MERGES + "test_an_older_row_waits_for_a_tombstone_that_is_not_committed_yet[mariadb-]",
+    ),
+    mutant(
+        "the incarnation does not weigh",
+        "sinks/versions.py",
+        "return (INCARNATION, OFFSET) if ordered is None",
+        "return (OFFSET,) if ordered is None",
+        MERGE + "test_a_topic_created_again_outranks_the_old_one",
+    ),
+    mutant(
+        "a key that moved is not looked for",
+        "sinks/merge.py",
+        "        for digest, before, now, offset in self._all(query):\n",
+        "        for digest, before, now, offset in self._all(query)[:0]:\n",
+        MERGE + "test_a_key_in_another_partition_fails_the_slice",
+        MERGE + "test_a_key_in_two_partitions_of_one_run_fails_it",
+    ),
+)
