@@ -66,7 +66,7 @@ class StreamPlan:
             max_records=self.stream.slices.records_per_tick,
         )
         for where, new in turns.items():
-            if time.monotonic() > self.until:
+            if self.planned and time.monotonic() > self.until:
                 break
             with self._told():
                 self._commit(candidates[where], new)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 from sqlalchemy import Engine
 
-from kafka_assets.assets.batches import fresh, in_batches
+from kafka_assets.assets.batches import in_batches, urgent
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import DIGEST_TAG, STREAM_TAG, TOKEN_TAG
 from kafka_assets.ledger.requests import Due, asked_for, due, live_runs, new_token, store_request
@@ -29,10 +29,8 @@ def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance
     if free <= 0 or not wanted:
         return []
     max_offsets = max(stream.slices.max_records, 1_000_000)
+    add_keys(instance, stream, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)])
     known = places(instance, stream)
-    if added := fresh(wanted, known, runs=free, max_offsets=max_offsets):
-        add_keys(instance, stream, [str(one.key) for one in added])
-        known = places(instance, stream)
     requests: list[dg.RunRequest] = []
     for batch in in_batches(wanted, known, max_offsets=max_offsets):
         if len(requests) == free:

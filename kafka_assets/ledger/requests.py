@@ -30,10 +30,12 @@ class Due:
 def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
     """Planned slices without a live lease whose time has come: each partition's oldest first, then their second, …
 
-    So a partition with a thousand slices waiting keeps no other one waiting.
+    So a partition with a thousand slices waiting keeps no other one waiting: where the turn is the same, the
+    one with fewer of them goes first.
     """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
-    turn = func.row_number().over(partition_by=(s.source_id, s.partition), order_by=s.start_offset)
+    mine = (s.source_id, s.partition)
+    turn = func.row_number().over(partition_by=mine, order_by=s.start_offset)
     with read(engine) as connection:
         rows = connection.execute(
             select(
@@ -48,7 +50,7 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
                 c.not_before.is_(None) | (c.not_before <= now_ms()),
             )
-            .order_by(turn, p.id)
+            .order_by(turn, func.count().over(partition_by=mine), p.id)
             .limit(limit)
         ).all()
     return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
