@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -74,17 +73,20 @@ def tick(
             size: stack.enter_context(ticking(stack.enter_context(scratch_ledger(url)), folder / str(size), keys=size))
             for size in (100, keys)
         }
-        for number in range(1, rounds + 1):
-            status.update(f"round {number} of {rounds}")
-            for (new, size), seconds in took.items():  # in turns: the machine's neighbours favour neither
-                seconds.append(sensors[size](new))
+        for new in (0, 1):  # idle ones first: what is planned between them would be told apart from history
+            for number in range(1, rounds + 1):
+                status.update(f"round {number} of {rounds}")
+                for size, sensor in sensors.items():  # in turns: the machine's neighbours favour neither
+                    took[new, size].append(sensor(new))
     figures: list[Figure] = []
     for new, what in ((0, "idle tick"), (1, "tick with a new slice")):
-        few, many = (statistics.median(took[new, size]) * 1000 for size in (100, keys))
+        few, many = (min(took[new, size]) * 1000 for size in (100, keys))
         against = f"{what}, 100 keys"
         figures.append(Figure(against, round(few, 1), "ms"))
         figures.append(Figure(f"{what}, {keys} keys", round(many, 1), "ms", against, round(many / few, 3)))
     if as_json:
         print_json([asdict(figure) for figure in figures])
         return
-    print_table(("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title="medians")
+    print_table(
+        ("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title="best of all"
+    )

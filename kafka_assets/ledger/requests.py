@@ -87,7 +87,9 @@ def given_up(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
     p = t.publication.c
     with read(engine) as connection:
         rows = connection.execute(
-            select(p.asset, func.count()).where(p.asset.in_(sorted(assets)), p.state == "failed").group_by(p.asset)
+            select(p.asset, func.count())
+            .where(p.asset.in_(sorted(assets)), p.state == "failed", p.state != "committed")
+            .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}
 
