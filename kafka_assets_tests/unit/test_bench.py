@@ -38,7 +38,7 @@ def test_the_publisher_is_measured_against_the_database_and_nothing_stays(named:
 @pytest.mark.slow
 def test_a_tick_with_a_history_is_measured_against_one_with_little(tmp_path: Path) -> None:
     """Small, and with a bound that a busy machine keeps: what it takes is told, not tested."""
-    done = CliRunner().invoke(app, ["bench", "tick", "--keys", "2000", "--rounds", "7", "--json"])
+    done = CliRunner().invoke(app, ["bench", "tick", "--keys", "500", "--rounds", "5", "--json"])
     assert done.exit_code == 0, done.output
     idle_few, idle, new_few, new = json.loads(done.stdout)
     assert (idle["against"], new["against"]) == (idle_few["name"], new_few["name"])

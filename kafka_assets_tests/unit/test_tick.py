@@ -12,8 +12,12 @@ import pytest
 from sqlalchemy import Engine, event
 
 from kafka_assets.assets import planning as planner
+from kafka_assets.assets.cursor import Cursor
+from kafka_assets.assets.decorator import kafka_asset
+from kafka_assets.assets.definitions import load_assets
+from kafka_assets.assets.sensor import build_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
-from kafka_assets.errors import BrokerUnavailable, LedgerBusy
+from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import engine as doors
 from kafka_assets.ledger import requests
 from kafka_assets.ledger.claims import claim, record_failure
@@ -332,3 +336,33 @@ def test_an_idle_tick_asks_as_often_whatever_there_is(desk: Desk, broker: Broker
         event.remove(Engine, "before_cursor_execute", count)
     assert len(desk.keys) == 100
     assert len(many) == len(few)
+
+
+def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
+    tmp_path: Path, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_ledger, tmp_path / "ledger.db")
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.delenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", raising=False)
+
+    @kafka_asset(topic="orders", target="orders", schema="id BIGINT")
+    def orders(records: Any) -> Any:
+        return records
+
+    sensor = build_sensor([orders])
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance) as context:
+        found = sensor.evaluate_tick(context)
+    assert "no Kafka broker is known" in str(found.skip_message)
+    assert Cursor.parse(found.cursor) == Cursor(settled={"orders": 0})
+
+
+def test_two_streams_of_one_group_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text(
+            "from kafka_assets import kafka_asset\n\n"
+            f"@kafka_asset(name='{name}', topic='{name}', target='{name}', group='one', schema='id BIGINT')\n"
+            "def land(records):\n    return records\n"
+        )
+    with pytest.raises(StreamError, match="the same group 'one'"):
+        load_assets(tmp_path)
