@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
 from kafka_assets.assets.cursor import Cursor
@@ -21,7 +21,7 @@ from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import engine as doors
 from kafka_assets.ledger import requests
 from kafka_assets.ledger.claims import claim, record_failure
-from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.publications import find
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, rows, scalar
@@ -103,7 +103,6 @@ def _killing(wanted: int) -> Callable[[int], None]:
 def test_a_second_sensor_may_tick_within_any_step_of_the_first(
     tmp_path: Path, empty_ledger: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    monkeypatch.setattr(requests, "HOLD_MS", 0)
     steps = 0
     while True:
         path = tmp_path / f"{steps}.db"
@@ -120,6 +119,10 @@ def test_a_second_sensor_may_tick_within_any_step_of_the_first(
                 break
             steps += 1
             broker.set("orders", 35, 5)
+            asked = [first.keys_of(request) for request in found.requests]
+            asked += [second.keys_of(request) for request in seconds[0].requests]
+            assert all(asked)
+            assert len(set().union(*asked)) == sum(map(len, asked)), "two runs for one slice"
             first.land(*found.requests)
             second.land(*seconds[0].requests)
             first.settle()
@@ -366,3 +369,30 @@ def test_two_streams_of_one_group_are_refused(tmp_path: Path) -> None:
         )
     with pytest.raises(StreamError, match="the same group 'one'"):
         load_assets(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_slice_that_always_fails_is_given_up_and_its_neighbours_land(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 300)
+    bad, alone, company = SliceKey("orders", 1, 0, 150, 160), 0, list[int]()
+    for _ in range(20):
+        failed = False
+        for request in desk.tick().requests:
+            keys = desk.keys_of(request)
+            if bad not in keys:
+                desk.publish(keys, run_id=str(request.run_key))
+                continue
+            failed = True
+            company.append(len(keys))
+            alone += len(keys) == 1
+            claims = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=keys).values()), run_id="bad")
+            record_failure(desk.engine, claims, reason="no good", max_attempts=desk.stream.max_attempts)
+        if failed:  # it waits, and nobody waits for it
+            assert bad not in {key for request in desk.tick().requests for key in desk.keys_of(request)}
+        with write(desk.engine) as connection:
+            connection.execute(text("update kafka_claim set not_before = 0"))
+    assert alone == desk.stream.max_attempts
+    assert company == [30, 10, 1, 1, 1, 1, 1]
+    assert scalar(desk.engine, "select count(*) from orders") == 290
+    assert rows(desk.engine, "select start_offset from kafka_publication where state = 'failed'") == [(150,)]
+    assert "1 slices failed too often" in str(sensor_result(desk.tick()).skip_reason)
