@@ -45,7 +45,7 @@ def ticking(engine: Engine, folder: Path, *, keys: int) -> Generator[Seconds]:
         _told(instance, [_key(number) for number in range(keys)])
         cursor: str | None = None
 
-        def look(connection: Connection, streams: Sequence[Stream]) -> Mapping[str, TopicOffsets]:
+        def look(connection: Connection, streams: Sequence[Stream], active: object) -> Mapping[str, TopicOffsets]:
             return {TOPIC: TopicOffsets(TOPIC, TOPIC_ID, {0: PartitionOffsets(0, end, end)})}
 
         def once(new: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import dagster as dg
 from sqlalchemy import Engine
@@ -18,9 +18,14 @@ DUE_PER_TICK = 400
 QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING)
 
 
-def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
-    """Requests for what is planned and has no live lease, with each token stored before its run is asked for."""
-    wanted = due(engine, asset=stream.asset, limit=DUE_PER_TICK)
+def request_runs(
+    engine: Engine, stream: Stream, *, topics: Collection[str], instance: dg.DagsterInstance
+) -> list[dg.RunRequest]:
+    """Requests for what is planned and has no live lease, with each token stored before its run is asked for.
+
+    Only of these topics, which the broker has just told of: with a slice of another one a whole run would fail.
+    """
+    wanted = due(engine, asset=stream.asset, topics=topics, limit=DUE_PER_TICK) if topics else []
     if not wanted:
         return []
     queued, busy = _in_flight(engine, stream, instance=instance)

@@ -27,10 +27,10 @@ class Due:
     token: str | None
 
 
-def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
-    """Planned slices without a live lease whose time has come: each partition's oldest first, then their second, …
+def due(engine: Engine, *, asset: str, topics: Collection[str], limit: int) -> list[Due]:
+    """Planned slices of these topics, without a live lease, whose time has come: each partition's oldest first.
 
-    So a partition with a thousand slices waiting keeps no other one waiting: where the turn is the same, the
+    Then come their second ones, and so on. So a partition with a thousand slices waiting keeps no other one waiting: where the turn is the same, the
     one with fewer of them goes first.
     """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
@@ -47,6 +47,7 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
             .where(
                 *_wanted(),
                 p.asset == asset,
+                src.topic.in_(sorted(topics)),
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
                 c.not_before.is_(None) | (c.not_before <= now_ms()),
             )

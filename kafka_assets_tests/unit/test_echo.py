@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import dagster as dg
 import pytest
 from sqlalchemy import text
@@ -148,3 +151,27 @@ def test_slices_that_wait_are_met_once_and_followed(desk: Desk) -> None:
     desk.publish([SliceKey.parse("orders:0:10-20")], tells=False)  # out of order
     assert [event.partition for event in desk.tick().events] == ["orders:0:10-20"]
     assert Cursor.parse(desk.cursor).waiting == {1, 3}
+
+
+@pytest.mark.slow
+def test_dagsters_storage_is_deleted_half_way(desk: Desk, tmp_path: Path) -> None:
+    """With its default storage: files, and the cursor goes with them."""
+    desk.stream = orders(slices={"per_tick": 6})
+    desk.broker.set("orders", 60, 60)
+    for number in range(2):
+        folder = tmp_path / f"dagster_{number}"
+        folder.mkdir()
+        with dg.DagsterInstance.local_temp(str(folder)) as instance:
+            now = Desk(desk.engine, instance, desk.broker, desk.stream)
+            if number == 0:
+                now.land(*now.tick().requests)
+                assert now.tick().requests  # asked for, and lost with the storage
+            else:
+                with write(desk.engine) as connection:  # a minute later
+                    connection.execute(text("update kafka_claim set not_before = 0"))
+                now.settle()
+                assert len(now.told) == 12
+                assert now.told == set(now.keys)
+        shutil.rmtree(folder)
+    assert scalar(desk.engine, "select count(*) from orders") == 120
+    assert scalar(desk.engine, "select max(committed_attempt) from kafka_publication") == 1

@@ -396,3 +396,28 @@ def test_a_slice_that_always_fails_is_given_up_and_its_neighbours_land(desk: Des
     assert scalar(desk.engine, "select count(*) from orders") == 290
     assert rows(desk.engine, "select start_offset from kafka_publication where state = 'failed'") == [(150,)]
     assert "1 slices failed too often" in str(sensor_result(desk.tick()).skip_reason)
+
+
+def test_slices_of_a_topic_that_is_gone_are_in_nobodys_run(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(topics="shop.*", slices={"runs": 1})
+    broker.set("shop.a", 10)
+    desk.tick()
+    del broker.topics["shop.a"]
+    broker.set("shop.b", 10)
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_claim set not_before = 0"))
+    [request] = desk.tick().requests
+    assert [key.topic for key in desk.keys_of(request)] == ["shop.b"]
+
+
+def test_what_is_planned_of_a_topic_that_the_stream_names_no_more_is_landed(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    broker.set("orders.new", 10)
+    desk.tick()
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_claim set not_before = 0"))
+    broker.set("orders", 20)
+    desk.stream = orders(topic="orders.new")
+    found = desk.tick()
+    assert found.planned == 1
+    assert {key.topic for request in found.requests for key in desk.keys_of(request)} == {"orders", "orders.new"}
