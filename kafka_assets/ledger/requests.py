@@ -30,8 +30,8 @@ class Due:
 def due(engine: Engine, *, asset: str, topics: Collection[str], limit: int) -> list[Due]:
     """Planned slices of these topics, without a live lease, whose time has come: each partition's oldest first.
 
-    Then come their second ones, and so on. So a partition with a thousand slices waiting keeps no other one waiting: where the turn is the same, the
-    one with fewer of them goes first.
+    Then come their second ones, and so on. So a partition with a thousand slices waiting keeps no other one
+    waiting: where the turn is the same, the one with fewer of them goes first.
     """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
     mine = (s.source_id, s.partition)
