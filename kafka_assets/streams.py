@@ -142,9 +142,7 @@ class Stream(BaseModel):
     @classmethod
     def _keep_keys(cls, value: timedelta | None) -> timedelta | None:
         if value is not None and value < MIN_KEEP_KEYS:
-            raise ValueError(
-                f"Dagster must know a key while its run tells of it; use {_written(MIN_KEEP_KEYS)} or more"
-            )
+            raise ValueError("runs still tell of younger ones; keep them for an hour or more")
         return value
 
     @field_validator("key")

@@ -1,4 +1,4 @@
-"""Ticks without a broker and runs without Spark: ledger and Dagster's storage are real, a broker's words are given."""
+"""Ticks without a broker, and runs without Spark: ledger and Dagster's storage are real, the broker's words given."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class Broker:
     topics: dict[str, TopicOffsets | KafkaAssetsError] = field(default_factory=dict)
     down: KafkaAssetsError | None = None
     asked: int = 0
+    before: Callable[[], object] = lambda: None
+    """Called before each answer."""
 
     def set(self, topic: str, *ends: int, topic_id: str = "id-1", start: int = 0) -> None:
         """The topic's partitions end here."""
@@ -41,6 +43,7 @@ class Broker:
 
     def observe(self, connection: Connection, topics: Sequence[str]) -> Mapping[str, Observation]:
         self.asked += 1
+        self.before()
         if self.down is not None:
             raise self.down
         return {
@@ -84,19 +87,18 @@ class Desk:
         )
 
     def keys_of(self, request: dg.RunRequest) -> list[SliceKey]:
-        """What a run over the request's range would get, and refuse where it is not what was meant."""
+        """What a run over the request's range gets; none where it is not what was meant, since such a run refuses."""
         known = list(self.instance.get_dynamic_partitions(self.stream.partitions_name))
         first, last = (known.index(request.tags[f"dagster/asset_partition_range_{end}"]) for end in ("start", "end"))
         keys = known[first : last + 1]
-        assert request.tags[DIGEST_TAG] == digest(keys)
-        return [SliceKey.parse(key) for key in keys]
+        return [SliceKey.parse(key) for key in keys] if request.tags[DIGEST_TAG] == digest(keys) else []
 
     def land(self, *requests: dg.RunRequest, tells: bool = True) -> list[SliceKey]:
         """Carry these runs out; without `tells` each dies between its COMMIT and its events."""
         landed: list[SliceKey] = []
         for request in requests:
-            keys = self.keys_of(request)
-            landed += self.publish(keys, run_id=str(request.run_key), tells=tells)
+            if keys := self.keys_of(request):
+                landed += self.publish(keys, run_id=str(request.run_key), tells=tells)
         return landed
 
     def publish(

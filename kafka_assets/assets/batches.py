@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from kafka_assets.ledger.requests import Due
 
@@ -26,14 +27,13 @@ def in_batches(wanted: Sequence[Due], places: Mapping[str, int], *, max_offsets:
     return iter(sorted(cut, key=lambda batch: min(urgency[one.publication_id] for one in batch)))
 
 
-def fresh(wanted: Sequence[Due], places: Mapping[str, int], *, runs: int, max_offsets: int) -> list[Due]:
-    """Which of the slices that Dagster has no keys for fill so many runs: only their keys are added.
+def urgent(wanted: Sequence[Due], *, runs: int, max_offsets: int) -> list[Due]:
+    """The slices that fill so many runs: only their keys are added to Dagster.
 
     A key that is added stands behind all others: those of a long backlog would stand before the next
     slice of a partition that has none.
     """
-    new = [one for one in wanted if str(one.key) not in places]
-    return [one for batch in list(_cut(new, max_offsets=max_offsets))[:runs] for one in batch]
+    return [one for batch in islice(_cut(wanted, max_offsets=max_offsets), runs) for one in batch]
 
 
 def _cut(

@@ -52,12 +52,12 @@ def preview(engine: Engine, connection: Connection, streams: Sequence[Stream]) -
 
 
 def _plan(engine: Engine, connection: Connection, streams: Sequence[Stream], kind: type[_Plan]) -> Planned:
-    there = current_revision(engine) is not None
-    seen = observe_all(connection, streams)
+    begun = current_revision(engine) is not None
     names = [stream.name for stream in streams]
-    sources = known_sources(engine, names) if there else dict[str, list[Source]]((name, []) for name in names)
-    partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine]) if there else {}
-    waits = waiting(engine, assets=[one.asset for one in streams]) if there else {}
+    sources = known_sources(engine, names) if begun else dict[str, list[Source]]((name, []) for name in names)
+    partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine]) if begun else {}
+    waits = waiting(engine, assets=[one.asset for one in streams]) if begun else {}
+    seen = observe_all(connection, streams, {one.topic for mine in sources.values() for one in mine if not one.retired})
     found = Planned(waiting=waits)
     for stream in streams:
         plan = kind(
@@ -70,7 +70,7 @@ def _plan(engine: Engine, connection: Connection, streams: Sequence[Stream], kin
             until=float("inf"),
         )
         topics = stream.matching(seen)
-        plan.run({topic: seen[topic] for topic in topics})
+        plan.run({topic: seen[topic] for topic in topics}, there=seen.keys())
         if not topics:
             plan.troubles.append(f"{stream.name}: no topic that the broker shows matches {stream.reads!r}")
         found.slices += plan.wanted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -39,7 +39,7 @@ class StreamPlan:
     troubles: list[str] = field(default_factory=list[str])
     planned: int = 0
 
-    def run(self, seen: Mapping[str, Observation]) -> None:
+    def run(self, seen: Mapping[str, Observation], *, there: Collection[str]) -> None:
         """Plan from what the broker said of the stream's topics. One topic's trouble never stops the others."""
         found: dict[str, TopicOffsets] = {}
         for topic, observed in seen.items():
@@ -47,7 +47,7 @@ class StreamPlan:
                 found[topic] = observed
             else:
                 self.troubles.append(f"{self.stream.name}: {observed}")
-        if gone := sorted({one.topic for one in self.sources if not one.retired} - seen.keys()):
+        if gone := sorted({one.topic for one in self.sources if not one.retired} - set(there)):
             self.troubles.append(
                 f"{self.stream.name}: of its topics, the broker does not show {', '.join(gone[:5])}"
                 + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
@@ -66,7 +66,7 @@ class StreamPlan:
             max_records=self.stream.slices.records_per_tick,
         )
         for where, new in turns.items():
-            if time.monotonic() > self.until:
+            if self.planned and time.monotonic() > self.until:
                 break
             with self._told():
                 self._commit(candidates[where], new)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import dagster as dg
 from sqlalchemy import Engine
 
-from kafka_assets.assets.batches import fresh, in_batches
+from kafka_assets.assets.batches import in_batches, urgent
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import DIGEST_TAG, STREAM_TAG, TOKEN_TAG
 from kafka_assets.ledger.requests import Due, asked_for, due, live_runs, new_token, store_request
@@ -18,9 +18,14 @@ DUE_PER_TICK = 400
 QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING)
 
 
-def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
-    """Requests for what is planned and has no live lease, with each token stored before its run is asked for."""
-    wanted = due(engine, asset=stream.asset, limit=DUE_PER_TICK)
+def request_runs(
+    engine: Engine, stream: Stream, *, topics: Collection[str], instance: dg.DagsterInstance
+) -> list[dg.RunRequest]:
+    """Requests for what is planned and has no live lease, with each token stored before its run is asked for.
+
+    Only of these topics, which the broker has just told of: with a slice of another one a whole run would fail.
+    """
+    wanted = due(engine, asset=stream.asset, topics=topics, limit=DUE_PER_TICK) if topics else []
     if not wanted:
         return []
     queued, busy = _in_flight(engine, stream, instance=instance)
@@ -29,10 +34,8 @@ def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance
     if free <= 0 or not wanted:
         return []
     max_offsets = max(stream.slices.max_records, 1_000_000)
+    add_keys(instance, stream, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)])
     known = places(instance, stream)
-    if added := fresh(wanted, known, runs=free, max_offsets=max_offsets):
-        add_keys(instance, stream, [str(one.key) for one in added])
-        known = places(instance, stream)
     requests: list[dg.RunRequest] = []
     for batch in in_batches(wanted, known, max_offsets=max_offsets):
         if len(requests) == free:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -20,18 +20,19 @@ from kafka_assets.assets.echo import Echo, echo
 from kafka_assets.assets.planning import StreamPlan
 from kafka_assets.assets.requesting import request_runs
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.offsets import Observation, observe, observe_chosen
+from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
 from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets.ledger.sources import known_partitions, known_sources
+from kafka_assets.ledger.sources import Source, known_partitions, known_sources
 from kafka_assets.streams import Stream
 
 PLANNING_SECONDS = 25
 """Of the minute that Dagster gives an evaluation; what is not planned by then is first in the next tick."""
 
 Answer = TypeVar("Answer")
+Look = Callable[[Connection, Sequence[Stream], Collection[str]], Mapping[str, Observation]]
 
 
 @dataclass
@@ -61,22 +62,28 @@ def tick(
     instance: dg.DagsterInstance,
     log: logging.Logger,
     cursor: str | None = None,
+    look: Look | None = None,
 ) -> Tick:
     """Bring ledger and Dagster up to the broker. One stream's trouble never stops the others.
 
-    Without a broker nothing is planned and no run is asked for: it could only fail. Dagster is told all the same.
+    `look` asks the broker what there is, or says it in its place. Without a broker nothing is planned and no
+    run is asked for: it could only fail. Dagster is told all the same.
     """
     ensure_schema(engine)
     result = Tick(troubles=end_expired(engine, log=log))
     at = Cursor.parse(cursor)
     if streams:
         connected = result.attempt(connection if callable(connection) else lambda: connection)
-        seen = result.attempt(lambda: observe_all(connected, streams)) if connected else None
+        sources = known_sources(engine, [stream.name for stream in streams])
+        active = {one.topic for mine in sources.values() for one in mine if not one.retired}
+        seen = result.attempt(lambda: (look or observe_all)(connected, streams, active)) if connected else None
         if connected and seen is not None:
-            _plan(result, _in_turn(streams, at.turn), seen, engine=engine, connection=connected)
+            _plan(result, _in_turn(streams, at.turn), seen, sources=sources, engine=engine, connection=connected)
+            there = {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)}
             for stream in _in_turn(streams, at.turn):
                 asked = result.attempt(
-                    lambda one=stream: request_runs(engine, one, instance=instance), stream=stream.name
+                    lambda one=stream: request_runs(engine, one, topics=there, instance=instance),
+                    stream=stream.name,
                 )
                 result.requests += asked or []
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
@@ -87,12 +94,20 @@ def tick(
     return result
 
 
-def observe_all(connection: Connection, streams: Sequence[Stream]) -> Mapping[str, Observation]:
-    """One conversation with the broker, whatever the number of topics; names are listed only for patterns."""
+def observe_all(
+    connection: Connection, streams: Sequence[Stream], active: Collection[str] = ()
+) -> Mapping[str, Observation]:
+    """One conversation with the broker, whatever the number of topics; names are listed only for patterns.
+
+    Also of the topics that were read before, though no stream names them any more: what is planned of them is landed.
+    """
     if all(stream.topic is not None for stream in streams):
-        return observe(connection, sorted({stream.reads for stream in streams}))
+        return observe(connection, sorted({stream.reads for stream in streams} | set(active)))
     return observe_chosen(
-        connection, lambda names: sorted({topic for stream in streams for topic in stream.matching(names)})
+        connection,
+        lambda names: sorted(
+            {topic for stream in streams for topic in stream.matching(names)} | (set(active) & set(names))
+        ),
     )
 
 
@@ -101,11 +116,11 @@ def _plan(
     streams: Sequence[Stream],
     seen: Mapping[str, Observation],
     *,
+    sources: Mapping[str, Sequence[Source]],
     engine: Engine,
     connection: Connection,
 ) -> None:
     until = time.monotonic() + PLANNING_SECONDS
-    sources = known_sources(engine, [stream.name for stream in streams])
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine])
     waits = waiting(engine, assets=[stream.asset for stream in streams])
     for stream in streams:
@@ -119,7 +134,7 @@ def _plan(
             until=until,
         )
         topics = stream.matching(seen)
-        plan.run({topic: seen[topic] for topic in topics})
+        plan.run({topic: seen[topic] for topic in topics}, there=seen.keys())
         if not topics:
             plan.troubles.append(f"{stream.name}: no topic that the broker shows matches {stream.reads!r}")
         result.troubles += plan.troubles

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
+import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,3 +46,48 @@ def publish(
         return
     rows = [{**asdict(figure), "value": int(figure.value)} for figure in figures]
     print_table(("name", "value", "unit", "ratio", "against"), rows, title=f"{records:,} records, medians")
+
+
+@bench.command()
+def tick(
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
+            "else the database in the settings."
+        ),
+    ] = None,
+    keys: Annotated[int, typer.Option(min=200, max=1_000_000, help="How many slices were landed before.")] = 10_000,
+    rounds: Annotated[int, typer.Option(min=3, max=1000, help="How many ticks of each kind.")] = 40,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+) -> None:
+    """Tick the sensor with many landed slices behind it, and with 100; in scratch ledgers and scratch Dagsters."""
+    from kafka_assets.assets.bench import ticking
+    from kafka_assets.audit.bench import Figure, database_url
+    from kafka_assets.audit.scratch import scratch_ledger
+
+    url = database_url(load_settings(), database)
+    took: dict[tuple[int, int], list[float]] = {(new, size): [] for new in (0, 1) for size in (100, keys)}
+    with err.status("preparing") as status, ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sensors = {
+            size: stack.enter_context(ticking(stack.enter_context(scratch_ledger(url)), folder / str(size), keys=size))
+            for size in (100, keys)
+        }
+        for new in (0, 1):  # idle ones first: what is planned between them would be told apart from history
+            for number in range(1, rounds + 1):
+                status.update(f"round {number} of {rounds}")
+                for size, sensor in sensors.items():  # in turns: the machine's neighbours favour neither
+                    took[new, size].append(sensor(new))
+    figures: list[Figure] = []
+    for new, what in ((0, "idle tick"), (1, "tick with a new slice")):
+        few, many = (statistics.median(took[new, size]) * 1000 for size in (100, keys))
+        against = f"{what}, 100 keys"
+        figures.append(Figure(against, round(few, 1), "ms"))
+        figures.append(Figure(f"{what}, {keys} keys", round(many, 1), "ms", against, round(many / few, 3)))
+    if as_json:
+        print_json([asdict(figure) for figure in figures])
+        return
+    print_table(
+        ("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title="best of all"
+    )

@@ -27,13 +27,15 @@ class Due:
     token: str | None
 
 
-def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
-    """Planned slices without a live lease whose time has come: each partition's oldest first, then their second, …
+def due(engine: Engine, *, asset: str, topics: Collection[str], limit: int) -> list[Due]:
+    """Planned slices of these topics, without a live lease, whose time has come: each partition's oldest first.
 
-    So a partition with a thousand slices waiting keeps no other one waiting.
+    Then come their second ones, and so on. So a partition with a thousand slices waiting keeps no other one
+    waiting: where the turn is the same, the one with fewer of them goes first.
     """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
-    turn = func.row_number().over(partition_by=(s.source_id, s.partition), order_by=s.start_offset)
+    mine = (s.source_id, s.partition)
+    turn = func.row_number().over(partition_by=mine, order_by=s.start_offset)
     with read(engine) as connection:
         rows = connection.execute(
             select(
@@ -45,10 +47,11 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
             .where(
                 *_wanted(),
                 p.asset == asset,
+                src.topic.in_(sorted(topics)),
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
                 c.not_before.is_(None) | (c.not_before <= now_ms()),
             )
-            .order_by(turn, p.id)
+            .order_by(turn, func.count().over(partition_by=mine), p.id)
             .limit(limit)
         ).all()
     return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
@@ -85,7 +88,9 @@ def given_up(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
     p = t.publication.c
     with read(engine) as connection:
         rows = connection.execute(
-            select(p.asset, func.count()).where(p.asset.in_(sorted(assets)), p.state == "failed").group_by(p.asset)
+            select(p.asset, func.count())
+            .where(p.asset.in_(sorted(assets)), p.state == "failed", p.state != "committed")
+            .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}
 

@@ -91,8 +91,8 @@ OF_RESULTS = (
     mutant(
         "a busy database is not tried again",
         "sinks/publish.py",
-        "return retried(lambda: _transaction(engine, road, replace(work, chunks=chunks), started=started))",
-        "return _transaction(engine, road, replace(work, chunks=chunks), started=started)",
+        "return retried(lambda: _transaction(engine, road, rest, started=started))",
+        "return _transaction(engine, road, rest, started=started)",
         LOST + "test_a_lock_that_is_not_to_be_had_is_tried_again_with_the_whole_transaction[postgresql]",
     ),
     mutant(

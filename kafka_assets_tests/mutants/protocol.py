@@ -102,9 +102,9 @@ OF_FENCES = (
     mutant(
         "the sensor ends backends of planned slices only",
         "ledger/janitor.py",
-        "            .where(c.lease_until <= now_ms(), c.backend.is_not(None))",
-        "            .join(t.publication, t.publication.c.id == c.publication_id)\n"
-        "            .where(c.lease_until <= now_ms(), c.backend.is_not(None), t.publication.c.state == 'planned')",
+        ".where(c.lease_until <= now_ms(), c.backend.is_not(None))",
+        ".join(t.publication, t.publication.c.id == c.publication_id)"
+        ".where(c.lease_until <= now_ms(), c.backend.is_not(None), t.publication.c.state == 'planned')",
         FROZEN + "test_the_sensor_ends_a_frozen_replay_of_a_committed_slice[postgresql]",
     ),
     mutant(
@@ -209,16 +209,16 @@ OF_PLANNING = (
     ),
     mutant(
         "slices are planned of a topic that is gone",
-        "ledger/planning.py",
+        "ledger/sources.py",
         "    if retired_at is not None:\n",
         "    if retired_at == 0:\n",
         SQLITE + "test_a_planner_that_saw_the_topic_before_it_was_deleted_plans_nothing_of_it",
     ),
     mutant(
         "what a deleted topic left unread is not recorded",
-        "ledger/planning.py",
-        "                _retire(connection, row.id)\n",
-        "                pass\n",
+        "ledger/sources.py",
+        "            _retire(connection, row.id)\n",
+        "            pass\n",
         SQLITE + "test_a_topic_created_again_is_a_new_source_and_the_rest_of_the_old_one_is_lost",
     ),
 )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
 
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import ensure_schema
+
+if TYPE_CHECKING:
+    from kafka_assets_tests.ticking import Desk
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +33,14 @@ def engine(tmp_path: Path, empty_ledger: Path) -> Iterator[Engine]:
     made = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     yield made
     made.dispose()
+
+
+@pytest.fixture
+def desk(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """A sensor of the stream `orders`, with a Dagster of its own and a broker that says what it is told to."""
+    import dagster as dg
+
+    from kafka_assets_tests.ticking import Desk, answering, orders
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Desk(engine, instance, answering(monkeypatch), orders())

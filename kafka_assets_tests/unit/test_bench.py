@@ -35,6 +35,18 @@ def test_the_publisher_is_measured_against_the_database_and_nothing_stays(named:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+def test_a_tick_with_a_history_is_measured_against_one_with_little(tmp_path: Path) -> None:
+    """Small, and with a bound that a busy machine keeps: what it takes is told, not tested."""
+    done = CliRunner().invoke(app, ["bench", "tick", "--keys", "500", "--rounds", "5", "--json"])
+    assert done.exit_code == 0, done.output
+    idle_few, idle, new_few, new = json.loads(done.stdout)
+    assert (idle["against"], new["against"]) == (idle_few["name"], new_few["name"])
+    assert idle["ratio"] < 4
+    assert new["ratio"] < 4
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_database_that_is_not_up_names_the_command_that_starts_it() -> None:
     with pytest.raises(UsageError, match="up --with mariadb"):
         database_url(load_settings(), "mariadb")

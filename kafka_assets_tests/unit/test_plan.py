@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_assets.errors import OffsetsExpired, Truncated
-from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, plan_partition
+from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, in_turns, plan_partition
 
 
 def policy(*, max_records: int = 100, max_slices: int = 20, on_expired: str = "fail") -> Policy:
@@ -90,3 +90,30 @@ def test_slices_follow_each_other_without_gap_or_overlap(
     assert reached <= end
     if len(slices) < max_slices:
         assert reached == end or (start > at and reached >= start)
+
+
+@given(
+    lengths=st.dictionaries(st.integers(0, 9), st.lists(st.integers(1, 50), max_size=8), max_size=6),
+    max_slices=st.integers(0, 12),
+    max_records=st.integers(1, 200),
+)
+def test_partitions_take_turns_and_nothing_is_jumped_over(
+    lengths: dict[int, list[int]], max_slices: int, max_records: int
+) -> None:
+    plans = {
+        where: [NewSlice(at * 100, at * 100 + size) for at, size in enumerate(mine)] for where, mine in lengths.items()
+    }
+    taken = in_turns(plans, max_slices=max_slices, max_records=max_records)
+    assert all(mine == plans[where][: len(mine)] and mine for where, mine in taken.items())
+    count = sum(map(len, taken.values()))
+    assert count <= max_slices
+    assert count <= 1 or sum(new.end - new.start for mine in taken.values() for new in mine) <= max_records
+    assert bool(taken) == (max_slices > 0 and any(plans.values()))
+    most = max(map(len, taken.values()), default=0)
+    cut_short = [len(taken.get(where, [])) for where, mine in plans.items() if len(mine) > len(taken.get(where, []))]
+    assert most - min(cut_short, default=most) <= 1
+
+
+def test_what_is_lost_counts_as_a_slice_and_as_no_record() -> None:
+    plan = [NewSlice(0, 10**9, "lost", "expired"), NewSlice(10**9, 10**9 + 5)]
+    assert in_turns({0: plan}, max_slices=9, max_records=10) == {0: plan}

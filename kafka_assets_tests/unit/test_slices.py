@@ -46,6 +46,15 @@ def test_two_ranges_of_one_partition_never_share_a_read() -> None:
     assert len(pieces(keys, max_offsets=100, max_slices=10)) == 2
 
 
+def test_two_topics_never_share_a_read_since_their_offsets_look_alike() -> None:
+    keys = [SliceKey(topic, 1, partition, 0, 10) for partition in (0, 1) for topic in ("a", "b")]
+    chunks = pieces(keys, max_offsets=100, max_slices=10)
+    assert [[(one.topic, one.partition) for one in chunk] for chunk in chunks] == [
+        [("a", 0), ("a", 1)],
+        [("b", 0), ("b", 1)],
+    ]
+
+
 def test_a_slice_is_read_from_where_its_records_begin_now() -> None:
     key = SliceKey("t", 1, 0, 0, 10)
     [[piece]] = pieces([key], max_offsets=100, max_slices=10, read_from={key: 4})

@@ -29,6 +29,13 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
     [
         ({"topic": "a b"}, "Kafka topic"),
         ({"name": "no-dash"}, "asset name"),
+        ({"topics": "shop.*"}, "either topic, or with topics"),
+        ({"topic": None}, "either topic, or with topics"),
+        ({"topic": None, "topics": "shop("}, "no regular expression"),
+        ({"topic": None, "topics": "s.*", "mode": "upsert", "key": ["id"]}, "topics needs mode append"),
+        ({"group": " "}, "group's name"),
+        ({"keep_keys": "59m"}, "an hour or more"),
+        ({"slices": {"runs": 0}}, "slices.runs"),
         ({"partitions": 3}, "there is no attribute 'partitions'"),
         ({"slices": {"max_delay": "soon"}}, "write for example 10s"),
         ({"slices": {"max_records": 0}}, "slices.max_records"),
@@ -59,3 +66,17 @@ def test_an_upsert_declaration_says_key_and_order() -> None:
     assert stream.upsert == Upsert(("kafka_key",), "kafka_timestamp")
     assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
     assert declare(**GOOD).upsert is None
+
+
+def test_a_pattern_is_pythons_and_for_the_whole_name() -> None:
+    names = ["shop.orders", "shop", "myshop.orders", "shop.orders.old", "__shop.orders", "shopXorders"]
+    stream = declare(**{**GOOD, "topic": None, "topics": r"^shop\.[a-z]+"})
+    assert stream.matching(names) == ["shop.orders"]
+    assert declare(**{**GOOD, "topic": None, "topics": ".*shop.*"}).matching(["__shop.orders"]) == []
+    assert declare(**GOOD).matching(names) == ["orders"]
+    assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
+
+
+def test_the_ledger_knows_an_asset_by_its_group() -> None:
+    assert declare(**GOOD).asset == "orders"
+    assert declare(**GOOD, group="loader").asset == "loader"

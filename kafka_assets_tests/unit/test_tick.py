@@ -1,0 +1,423 @@
+"""The sensor's tick: exact wherever it is killed and whoever else ticks, fair, and never red."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import Engine, event, text
+
+from kafka_assets.assets import planning as planner
+from kafka_assets.assets.cursor import Cursor
+from kafka_assets.assets.decorator import kafka_asset
+from kafka_assets.assets.definitions import load_assets
+from kafka_assets.assets.sensor import build_sensor
+from kafka_assets.assets.tick import Tick, sensor_result
+from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
+from kafka_assets.ledger import engine as doors
+from kafka_assets.ledger import requests
+from kafka_assets.ledger.claims import claim, record_failure
+from kafka_assets.ledger.engine import make_engine, write
+from kafka_assets.ledger.publications import find
+from kafka_assets.slices import SliceKey
+from kafka_assets_tests.ledgers import ASSET, rows, scalar
+from kafka_assets_tests.ticking import Broker, Desk, orders
+
+
+@pytest.fixture
+def broker(desk: Desk) -> Broker:
+    """Under the name of the real one, which no unit test has."""
+    return desk.broker
+
+
+class Killed(BaseException):
+    """The sensor's process is gone."""
+
+
+def exact(desk: Desk, *, records: int) -> None:
+    assert scalar(desk.engine, "select count(*) from orders") == records
+    assert scalar(desk.engine, "select count(distinct kafka_partition || ':' || kafka_offset) from orders") == records
+    assert scalar(desk.engine, "select count(*) from kafka_publication where state <> 'committed'") == 0
+    assert rows(desk.engine, "select * from kafka_gap") == []
+
+
+def at_commits(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None], *, after: bool) -> None:
+    """Do something at each commit to the ledger; `then` is told which it is."""
+    commit, count = doors._commit, 0
+
+    def counted(connection: Any) -> None:
+        nonlocal count
+        count += 1
+        number = count
+        if not after:
+            then(number)
+        commit(connection)
+        if after:
+            then(number)
+
+    monkeypatch.setattr(doors, "_commit", counted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+def test_a_tick_may_be_killed_around_any_commit(
+    tmp_path: Path, empty_ledger: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    monkeypatch.setattr(requests, "HOLD_MS", 0)  # else what was asked for and lost waits a minute
+    broker.set("orders", 25, 5)
+    kills = 0
+    while True:
+        path = tmp_path / f"{kills}.db"
+        shutil.copy(empty_ledger, path)
+        with dg.DagsterInstance.ephemeral() as instance:
+            desk = Desk(make_engine(f"sqlite:///{path}"), instance, broker, orders())
+            with monkeypatch.context() as patched:
+                at_commits(patched, _killing(kills + 1), after=after)
+                try:
+                    desk.evaluate()
+                except Killed:
+                    kills += 1
+                else:
+                    break
+            desk.settle()
+            exact(desk, records=30)
+            assert desk.told == set(desk.keys)
+            assert scalar(desk.engine, "select max(committed_attempt) from kafka_publication") == 1
+    assert kills > 10  # else nothing was killed
+
+
+def _killing(wanted: int) -> Callable[[int], None]:
+    def then(number: int) -> None:
+        if number == wanted:
+            raise Killed
+
+    return then
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False], ids=["one-dagster", "two-dagsters"])
+def test_a_second_sensor_may_tick_within_any_step_of_the_first(
+    tmp_path: Path, empty_ledger: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    steps = 0
+    while True:
+        path = tmp_path / f"{steps}.db"
+        shutil.copy(empty_ledger, path)
+        broker.set("orders", 25, 5)
+        with dg.DagsterInstance.ephemeral() as one, dg.DagsterInstance.ephemeral() as other:
+            first = Desk(make_engine(f"sqlite:///{path}"), one, broker, orders())
+            second = Desk(make_engine(f"sqlite:///{path}"), one if shared else other, broker, orders())
+            seconds: list[Tick] = []
+            with monkeypatch.context() as patched:
+                at_commits(patched, _ticking(second, broker, seconds, wanted=steps + 1), after=True)
+                found = first.tick()
+            if not seconds:
+                break
+            steps += 1
+            broker.set("orders", 35, 5)
+            asked = [first.keys_of(request) for request in found.requests]
+            asked += [second.keys_of(request) for request in seconds[0].requests]
+            assert all(asked)
+            assert len(set().union(*asked)) == sum(map(len, asked)), "two runs for one slice"
+            first.land(*found.requests)
+            second.land(*seconds[0].requests)
+            first.settle()
+            second.settle()
+            exact(first, records=40)
+            assert first.told == set(first.keys)
+            assert second.told == first.told
+            assert not [trouble for trouble in found.troubles + seconds[0].troubles if "Truncated" in trouble]
+    assert steps > 10
+
+
+def _ticking(desk: Desk, broker: Broker, found: list[Tick], *, wanted: int) -> Callable[[int], None]:
+    def then(number: int) -> None:
+        if number == wanted:
+            broker.set("orders", 35, 5)
+            found.append(desk.evaluate())
+
+    return then
+
+
+@pytest.mark.slow
+def test_a_long_backlog_leaves_the_others_their_turn(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"per_tick": 4, "runs": 1})
+    broker.set("orders", 60, 5, 25)
+    found = desk.tick()
+    assert found.planned == 4
+    assert desk.land(*found.requests)
+    planned = rows(desk.engine, "select s.partition, count(*) from kafka_slice s group by s.partition")
+    assert planned == [(0, 2), (1, 1), (2, 1)]
+    desk.settle()
+    exact(desk, records=90)
+
+
+def test_what_comes_late_is_landed_before_a_backlog_that_waits(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"runs": 1, "max_records": 1_000_000})
+    broker.set("orders", 50_000_000, 0)
+    assert desk.tick().planned == 50
+    broker.set("orders", 50_000_000, 3)
+    [request] = desk.tick().requests
+    assert desk.keys_of(request)[0] == SliceKey("orders", 1, 1, 0, 3)
+
+
+def test_a_tick_plans_so_many_records_and_one_slice_at_least(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"records_per_tick": 25})
+    broker.set("orders", 1000, 100)
+    assert desk.tick().planned == 2
+    desk.stream = orders(slices={"records_per_tick": 1})
+    assert desk.tick().planned == 1
+
+
+def test_nothing_more_is_planned_while_enough_waits(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"waiting": 5})
+    broker.set("orders", 1000)
+    assert [desk.tick().planned for _ in range(3)] == [5, 0, 0]
+
+
+def test_so_many_runs_land_a_stream_at_a_time(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"max_records": 1_000_000, "runs": 2})
+    broker.set("orders", 5_000_000)
+    found = desk.tick()
+    assert len(found.requests) == 2
+    keys = desk.keys_of(found.requests[0])
+    claims = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=keys).values()), run_id="at work")
+    assert len(desk.tick().requests) == 1
+    record_failure(desk.engine, claims, reason="no good", max_attempts=5)
+
+
+def test_a_few_records_wait_for_their_delay_and_then_land(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"max_delay": "1h"})
+    broker.set("orders", 5)
+    assert desk.tick().planned == 0
+    desk.stream = orders(slices={"max_delay": "0ms"})
+    assert desk.tick().planned == 1
+
+
+def test_without_a_broker_dagster_is_told_and_no_run_is_asked_for(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 15)
+    desk.land(*desk.tick().requests, tells=False)
+    broker.set("orders", 25)
+    broker.down = BrokerUnavailable("no Kafka broker answered at nowhere:1")
+    found = desk.tick()
+    assert len(found.events) == 2
+    assert found.requests == []
+    result = sensor_result(desk.tick())
+    assert "no Kafka broker answered" in str(result.skip_reason)
+    assert "next tick" in str(result.skip_reason)
+
+
+def test_a_busy_ledger_stops_one_step_and_is_the_reason(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.set("orders", 15)
+
+    def busy(*given: object, **more: object) -> None:
+        raise LedgerBusy("the database was busy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planner.ledger, "commit_plan", busy)
+        assert "the database was busy" in str(sensor_result(desk.tick()).skip_reason)
+    assert desk.tick().planned == 2
+
+
+def test_one_streams_trouble_never_stops_the_others(desk: Desk, broker: Broker) -> None:
+    desk.others = [orders(name="payments", target="payments", topic="payments")]
+    broker.set("orders", 15)
+    found = desk.tick()
+    assert found.planned == 2
+    assert any("'payments' does not exist" in trouble for trouble in found.troubles)
+
+
+def test_a_planner_that_is_late_does_not_take_the_others_progress_for_a_truncation(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 30)
+    desk.tick()
+    said = iter([15, 30])  # its own question was answered before the other one planned
+    broker.before = lambda: broker.set("orders", next(said))
+    assert desk.tick().troubles == []
+    assert next(said, None) is None
+
+
+def test_a_topic_that_lost_records_is_an_error_each_time_and_plans_nothing(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 30, 5)
+    desk.tick()
+    broker.set("orders", 20, 15)
+    found = [desk.tick() for _ in range(2)]
+    assert all("slices are planned through 30" in one.troubles[0] for one in found)
+    assert [one.planned for one in found] == [1, 0]  # the other partition goes on
+
+
+def test_start_counts_at_the_first_tick_alone(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(start="latest")
+    broker.set("orders", 30)
+    assert desk.tick().planned == 0
+    broker.set("orders", 40, 20)
+    desk.settle()
+    assert scalar(desk.engine, "select count(*) from orders where kafka_partition = 0") == 10
+    assert scalar(desk.engine, "select count(*) from orders where kafka_partition = 1") == 20
+
+
+def test_without_a_start_nothing_is_guessed(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(start="none")
+    broker.set("orders", 30)
+    found = desk.tick()
+    assert found.planned == 0
+    assert "declares start: none" in found.troubles[0]
+
+
+def test_a_pattern_finds_its_topics_in_each_tick_and_never_kafkas_own(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(topics=r"(shop\..*|__.*)", start="latest")
+    broker.set("shop.a", 10)
+    broker.set("__consumer_offsets", 10)
+    broker.set("myshop.b", 10)
+    assert desk.tick().planned == 0
+    broker.set("shop.a", 20)
+    broker.set("shop.late", 30, start=5)  # older than the pattern's meeting it: from what Kafka has of it
+    assert desk.tick().planned == 4
+    topics = rows(
+        desk.engine, "select r.topic, p.origin from kafka_source r join kafka_progress p on r.id = p.source_id"
+    )
+    assert topics == [("shop.a", 10), ("shop.late", 5)]
+
+
+def test_a_topic_of_a_pattern_that_is_gone_is_said_and_the_others_go_on(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(topics="shop.*")
+    broker.set("shop.a", 10)
+    broker.set("shop.b", 10)
+    desk.tick()
+    del broker.topics["shop.a"]
+    broker.set("shop.b", 20)
+    found = desk.tick()
+    assert found.planned == 1
+    assert "the broker does not show shop.a" in found.troubles[0]
+    broker.set("shop.a", 7, topic_id="id-2")
+    assert desk.tick().planned == 1
+    lost = rows(desk.engine, "select start_offset, end_offset, reason from kafka_slice where kind = 'lost'")
+    assert lost == [(0, 10, "the topic was deleted")]
+
+
+def test_a_pattern_that_matches_nothing_says_so(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(topics="shop")
+    broker.set("myshop", 10)
+    assert "no topic that the broker shows matches 'shop'" in desk.tick().troubles[0]
+
+
+def test_the_group_is_the_consumer_group(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(group="loader")
+    broker.set("orders", 10)
+    desk.tick()
+    assert rows(desk.engine, "select consumer_group, next_offset from kafka_committed_offset") == [("loader", 0)]
+
+
+@pytest.mark.slow
+def test_an_idle_tick_asks_as_often_whatever_there_is(desk: Desk, broker: Broker) -> None:
+    asked: list[str] = []
+
+    def count(*given: Any) -> None:
+        asked.append(given[2])
+
+    def idle() -> list[str]:
+        desk.settle()
+        desk.tick()
+        asked.clear()
+        conversations = broker.asked
+        desk.tick()
+        assert broker.asked == conversations + 1
+        return list(asked)
+
+    broker.set("orders", 30, 30)
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        few = idle()
+        broker.set("orders", 500, 500)
+        many = idle()
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+    assert len(desk.keys) == 100
+    assert len(many) == len(few)
+
+
+def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
+    tmp_path: Path, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_ledger, tmp_path / "ledger.db")
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.delenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", raising=False)
+
+    @kafka_asset(topic="orders", target="orders", schema="id BIGINT")
+    def orders(records: Any) -> Any:
+        return records
+
+    sensor = build_sensor([orders])
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance) as context:
+        found = sensor.evaluate_tick(context)
+    assert "no Kafka broker is known" in str(found.skip_message)
+    assert Cursor.parse(found.cursor) == Cursor(settled={"orders": 0})
+
+
+def test_two_streams_of_one_group_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text(
+            "from kafka_assets import kafka_asset\n\n"
+            f"@kafka_asset(name='{name}', topic='{name}', target='{name}', group='one', schema='id BIGINT')\n"
+            "def land(records):\n    return records\n"
+        )
+    with pytest.raises(StreamError, match="the same group 'one'"):
+        load_assets(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_slice_that_always_fails_is_given_up_and_its_neighbours_land(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 300)
+    bad, alone, company = SliceKey("orders", 1, 0, 150, 160), 0, list[int]()
+    for _ in range(20):
+        failed = False
+        for request in desk.tick().requests:
+            keys = desk.keys_of(request)
+            if bad not in keys:
+                desk.publish(keys, run_id=str(request.run_key))
+                continue
+            failed = True
+            company.append(len(keys))
+            alone += len(keys) == 1
+            claims = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=keys).values()), run_id="bad")
+            record_failure(desk.engine, claims, reason="no good", max_attempts=desk.stream.max_attempts)
+        if failed:  # it waits, and nobody waits for it
+            assert bad not in {key for request in desk.tick().requests for key in desk.keys_of(request)}
+        with write(desk.engine) as connection:
+            connection.execute(text("update kafka_claim set not_before = 0"))
+    assert alone == desk.stream.max_attempts
+    assert company == [30, 10, 1, 1, 1, 1, 1]
+    assert scalar(desk.engine, "select count(*) from orders") == 290
+    assert rows(desk.engine, "select start_offset from kafka_publication where state = 'failed'") == [(150,)]
+    assert "1 slices failed too often" in str(sensor_result(desk.tick()).skip_reason)
+
+
+def test_slices_of_a_topic_that_is_gone_are_in_nobodys_run(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(topics="shop.*", slices={"runs": 1})
+    broker.set("shop.a", 10)
+    desk.tick()
+    del broker.topics["shop.a"]
+    broker.set("shop.b", 10)
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_claim set not_before = 0"))
+    [request] = desk.tick().requests
+    assert [key.topic for key in desk.keys_of(request)] == ["shop.b"]
+
+
+def test_what_is_planned_of_a_topic_that_the_stream_names_no_more_is_landed(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    broker.set("orders.new", 10)
+    desk.tick()
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_claim set not_before = 0"))
+    broker.set("orders", 20)
+    desk.stream = orders(topic="orders.new")
+    found = desk.tick()
+    assert found.planned == 1
+    assert {key.topic for request in found.requests for key in desk.keys_of(request)} == {"orders", "orders.new"}
