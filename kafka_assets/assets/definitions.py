@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from kafka_assets.assets.appearance import source_spec
+from kafka_assets.assets.checks import checks_of, the_health_sensor
 from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.resources import default_resources
@@ -24,7 +25,7 @@ def build_definitions(
     resources: Mapping[str, object] | None = None,
     executor: dg.ExecutorDefinition | None = dg.in_process_executor,
 ) -> dg.Definitions:
-    """Assets with their topics, sensor and resources; `resources` replaces those of the same key.
+    """Assets with their topics, checks, sensors and resources; `resources` replaces those of the same key.
 
     A run has one step, and its worker is a process of its own already: another for the step would cost
     seconds, so its executor is the one that starts none. What is made here can be merged with more of its
@@ -34,7 +35,8 @@ def build_definitions(
     _refuse_shared_targets(streams)
     return dg.Definitions(
         assets=[*assets, *(source_spec(topic) for topic in sorted({one.topic for one in streams}))],
-        sensors=[the_sensor()] if streams else [],
+        asset_checks=[checks_of(stream) for stream in streams],
+        sensors=[the_sensor(), the_health_sensor()] if streams else [],
         resources={**default_resources(), **(resources or {})},
         executor=executor,
     )

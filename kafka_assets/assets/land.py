@@ -78,6 +78,8 @@ def _publish(
         code_version=landing.code_version,
         replaces=replaces,
         force=force,
+        recheck=landing.recheck,
+        fingerprints=landing.fingerprints,
     )
     return publish(engine, road, work)
 

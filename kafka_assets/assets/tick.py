@@ -20,12 +20,13 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, Retryable, StreamError
 from kafka_assets.ledger import planning
+from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.requests import Due, due, given_up, live_runs, new_token, store_request
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.plan import NewSlice, Offsets, Policy, plan_partition
 from kafka_assets.slices import digest
-from kafka_assets.streams import Stream
+from kafka_assets.streams import Derived, Stream
 
 RUNS_IN_FLIGHT = 4
 SLICES_PER_TICK = 20
@@ -58,15 +59,18 @@ def tick(
     result = Tick(troubles=end_expired(engine, log=log))
     for trouble in result.troubles:
         log.warning(trouble)
-    seen = observe(connection, sorted({stream.topic for stream in streams}))
-    for stream in streams:
-        found = seen[stream.topic]
+    seen = observe(connection, sorted({stream.topic for stream in streams if stream.reads is None}))
+    # What is planned of a topic is there for the assets that share its slices in the same tick.
+    for stream in sorted(streams, key=lambda one: isinstance(one, Derived)):
         try:
-            if isinstance(found, KafkaAssetsError):
+            if isinstance(stream, Derived):
+                result.planned += add_publications(engine, asset=stream.asset, stream=stream.root)
+            elif isinstance(found := seen[stream.topic], KafkaAssetsError):
                 raise found
-            result.planned += plan_stream(
-                engine, stream, found, connection=connection, log=log, troubles=result.troubles
-            )
+            else:
+                result.planned += plan_stream(
+                    engine, stream, found, connection=connection, log=log, troubles=result.troubles
+                )
         except KafkaAssetsError as error:
             result.troubles.append(f"{stream.name}: {error}")
             log.warning(result.troubles[-1])
@@ -178,7 +182,7 @@ def request_runs(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance
     waiting = {record.dagster_run.tags.get(TOKEN_TAG) for record in running}
     wanted = [
         one
-        for one in due(engine, asset=stream.asset, limit=DUE_PER_TICK)
+        for one in due(engine, asset=stream.asset, limit=DUE_PER_TICK, upstream=stream.reads)
         if one.token not in waiting or one.token is None
     ]
     known = _with_keys(instance, stream, wanted)
@@ -209,6 +213,8 @@ def _run_request(stream: Stream, batch: Sequence[Due], *, token: str) -> dg.RunR
     return dg.RunRequest(
         run_key=token,
         asset_selection=[dg.AssetKey(stream.name)],
+        # The checks read the whole stream: they run by their own clock, not with every batch.
+        asset_check_keys=[],
         tags={
             "dagster/asset_partition_range_start": keys[0],
             "dagster/asset_partition_range_end": keys[-1],

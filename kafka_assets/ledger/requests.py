@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, func, literal, select, update
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
@@ -27,9 +27,20 @@ class Due:
     token: str | None
 
 
-def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
-    """Planned slices without a live lease whose time has come, oldest first."""
+def due(engine: Engine, *, asset: str, limit: int, upstream: str | None = None) -> list[Due]:
+    """Planned slices without a live lease whose time has come, oldest first.
+
+    With `upstream`, those that this asset has committed: its rows are there also where the topic is gone.
+    """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
+    above = t.publication.alias("above")
+    readable = (
+        src.retired_at.is_(None)
+        if upstream is None
+        else select(literal(1))
+        .where(above.c.slice_id == p.slice_id, above.c.asset == upstream, above.c.state == "committed")
+        .exists()
+    )
     with read(engine) as connection:
         rows = connection.execute(
             select(
@@ -44,7 +55,7 @@ def due(engine: Engine, *, asset: str, limit: int) -> list[Due]:
                 p.state != "committed",  # the index leaves out what is committed, and SQLite wants it said
                 s.kind == "normal",
                 s.is_open.is_(False),
-                src.retired_at.is_(None),
+                readable,
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
                 c.not_before.is_(None) | (c.not_before <= now_ms()),
             )

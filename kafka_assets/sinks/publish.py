@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
@@ -53,6 +53,10 @@ class Work:
     """False for a run that the sensor asked for: it does nothing for what is committed already."""
     force: bool = False
     """Replace even by fewer records than were committed."""
+    recheck: Callable[[Connection], None] | None = None
+    """Asks, in the transaction, whether rows that were read from another asset's table still stand; raises."""
+    fingerprints: Mapping[SliceKey, str] = field(default_factory=dict[SliceKey, str])
+    """What each slice was made of, where that is another asset's rows."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,14 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
                 judge(publication.key, seen[publication.key], work.bad_policy)
             with _refusals(work.table, slices):
                 landed = mode.settle(slices)
+            if work.recheck is not None:
+                work.recheck(connection)
             # 6. Verify the attempts under lock.
             verify_attempts(connection, this.written)
             # 7. Counts.
             for key, publication in slices.items():
-                outcomes[key] = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
+                closed = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
+                outcomes[key] = replace(closed, fingerprint=work.fingerprints.get(key))
                 # A merge takes nothing away: compaction may well have taken records since.
                 _refuse_shrinking(publication, outcomes[key], force=work.force or work.table.upsert is not None)
                 mark_committed(
