@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from kafka_assets.assets.decorator import declared_by
 from kafka_assets.assets.land import land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
-from kafka_assets.assets.metadata import metadata_of
+from kafka_assets.assets.metadata import lag_after, metadata_of, preview
 from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, TOKEN_TAG
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
@@ -22,6 +22,9 @@ from kafka_assets.settings import load_settings
 from kafka_assets.sinks.committed_rows import committed_rows
 from kafka_assets.slices import SliceKey, digest
 from kafka_assets.spark.decode_schema import declared
+
+PREVIEWED = 10
+"""A run of more slices shows no rows of them: each preview is a query, and a page in Dagster's storage."""
 
 
 class SliceIOManager(dg.ConfigurableIOManager):
@@ -94,8 +97,13 @@ class SliceIOManager(dg.ConfigurableIOManager):
             force=landing.tags.get(FORCE_TAG) == "true",
         )
         rows = results(engine, [one.publication.id for one in published])
+        lags = lag_after(engine, landing.stream)
         for one in published:
-            landing.tell(str(one.publication.key), metadata_of(rows[one.publication.id], landing.stream))
+            told = metadata_of(rows[one.publication.id], landing.stream)
+            told["lag_after"] = lags.get(one.publication.key.partition, 0)
+            if len(published) <= PREVIEWED:
+                told |= preview(engine, landing.stream, one.publication)
+            landing.tell(str(one.publication.key), told)
             if one.outcome is None:
                 context.log.info(f"slice {one.publication.key} was committed before: nothing to do")
 

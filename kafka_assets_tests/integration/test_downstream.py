@@ -177,3 +177,16 @@ def test_an_ordinary_asset_takes_the_committed_rows_as_an_argument(landing: Decl
     )
     assert result.success
     assert [(row.id, row.kafka_offset, str(row.amount)) for row in seen] == [(1, 0, "12.34"), (2, 1, "None")]
+
+
+def test_a_key_shows_its_first_rows_and_what_still_waits(landing: Declare) -> None:
+    above = landing()
+    above.topic()
+    above.produce_ids(0, 10)
+    above.land()
+    [event] = above.instance.fetch_materializations(above.asset.key, limit=1).records
+    assert event.asset_materialization is not None
+    shown = event.asset_materialization.metadata
+    assert shown["lag_after"].value == 0
+    assert str(shown["preview"].value).count("\n") == 6
+    assert "| 4 | n |" in str(shown["preview"].value)

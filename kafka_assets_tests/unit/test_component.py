@@ -171,6 +171,19 @@ def test_a_file_that_declares_no_stream_is_refused_by_its_name(tmp_path: Path, t
     assert said in str(error.value)
 
 
+def test_the_example_project_loads_with_all_that_it_shows() -> None:
+    shown = build_definitions(load_assets(Path(kafka_assets.__file__).parent / "defs"))
+    repository = shown.get_repository_def()
+    names = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+    assert names == {"orders", "customers", "shop_report", "shop_books", "kafka/orders", "kafka/customers"}
+    [customers] = assets_in(Path(kafka_assets.__file__).parent / "defs" / "customers.yaml")
+    stream = stream_of(customers)
+    assert stream is not None
+    assert stream.upsert is not None
+    checks = {key.name for key in repository.asset_graph.asset_check_keys}
+    assert checks == {*NAMES, "no_order_is_free"}
+
+
 def test_two_streams_with_one_name_or_one_table_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match="two assets are named 'orders'"):
         load_assets(written(tmp_path, a_yaml=ORDERS, b_yaml=ORDERS))
