@@ -87,8 +87,8 @@ def the_health_sensor() -> dg.SensorDefinition:
         description="Judges every asset that lands slices, and observes their topics; starts no runs.",
     )
     def kafka_health(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        engine: Engine = getattr(context.resources, IO_MANAGER).engine
         try:
+            engine: Engine = getattr(context.resources, IO_MANAGER).engine
             ensure_schema(engine)
             connection = getattr(context.resources, KAFKA).connection()
             streams = streams_of(context, None)
