@@ -6,15 +6,17 @@ if TYPE_CHECKING:
     from kafka_assets.assets.component import KafkaTopic
     from kafka_assets.assets.decorator import kafka_asset
     from kafka_assets.assets.definitions import build_definitions, load_assets
+    from kafka_assets.assets.downstream import slice_asset
     from kafka_assets.assets.sensor import build_sensor
 
-__all__ = ["KafkaTopic", "build_definitions", "build_sensor", "kafka_asset", "load_assets"]
+__all__ = ["KafkaTopic", "build_definitions", "build_sensor", "kafka_asset", "load_assets", "slice_asset"]
 
 _HOMES = {
     "KafkaTopic": "kafka_assets.assets.component",
     "kafka_asset": "kafka_assets.assets.decorator",
     "build_definitions": "kafka_assets.assets.definitions",
     "load_assets": "kafka_assets.assets.definitions",
+    "slice_asset": "kafka_assets.assets.downstream",
     "build_sensor": "kafka_assets.assets.sensor",
 }
 

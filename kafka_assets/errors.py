@@ -92,6 +92,10 @@ class OutcomeUnknown(Retryable):
     """The connection was lost during COMMIT, and the answer could not be had afterwards."""
 
 
+class UpstreamChanged(Retryable):
+    """What a downstream asset reads is not committed yet, or was replayed while it was read."""
+
+
 class SliceRefused(Permanent):
     """The slice is lost or skipped, or is not what the ledger says it is."""
 

@@ -212,14 +212,28 @@ class Stream(BaseModel):
         return f"kafka_{self.name}"
 
 
+class Derived(Stream):
+    """An asset on the slices of another one: it reads that one's committed rows, and has publications of its own."""
+
+    upstream: str
+    upstream_target: str
+    root: str
+    """The stream that reads the topic, and whose slices these are."""
+
+    @property
+    def partitions_name(self) -> str:
+        return f"kafka_{self.root}"
+
+
 def declare(**attributes: Any) -> Stream:
     """Make a stream of what the user wrote, or say what is wrong with it in the user's words."""
+    kind = Derived if "upstream" in attributes else Stream
     try:
-        return Stream.model_validate(attributes)
+        return kind.model_validate(attributes)
     except ValidationError as error:
         found = error.errors()[0]
         where = ".".join(str(part) for part in found["loc"] if part not in {"datetime"}) or "mode"
-        known = ", ".join(field.alias or name for name, field in Stream.model_fields.items())
+        known = ", ".join(field.alias or name for name, field in kind.model_fields.items())
         unknown = found["type"] == "extra_forbidden"
         raise StreamError(
             f"stream {attributes.get('name', '?')!r}: {where}: {found['msg'].removeprefix('Value error, ')}",

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from pyspark.sql import DataFrame
 
 from kafka_assets.assets.appearance import Appearance, source_spec
+from kafka_assets.assets.checks import checks_of, the_health_sensor
 from kafka_assets.assets.decorator import build_asset
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
@@ -91,7 +92,8 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
         readers = [one for one in everyone if one.topic == self.topic]
         return dg.Definitions(
             assets=[self.asset, *([source_spec(self.topic)] if self.topic and readers[0] is self else [])],
-            sensors=[the_sensor()] if everyone[0] is self else [],
+            asset_checks=[checks_of(self.stream)],
+            sensors=[the_sensor(), the_health_sensor()] if everyone[0] is self else [],
             resources=default_resources(),
         )
 

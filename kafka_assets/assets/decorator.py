@@ -59,8 +59,8 @@ def build_asset(stream: Stream, function: Transform, appearance: Appearance) -> 
 
 
 def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.AssetsDefinition:
-    wants_context = _wants_context(function, stream)
-    version = appearance.code_version or _version_of(function, stream)
+    with_context = wants_context(function, stream)
+    version = appearance.code_version or version_of(function, stream)
 
     shown = appearance.arguments(stream, table=stream.target, kinds={"kafka", "spark", "table"})
     asset = cast("Callable[..., Callable[[Any], dg.AssetsDefinition]]", dg.asset)(
@@ -77,7 +77,7 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
 
     def land(context: dg.AssetExecutionContext) -> Any:
         def transform(records: DataFrame) -> DataFrame:
-            return function(context, records) if wants_context else function(records)
+            return function(context, records) if with_context else function(records)
 
         def tell(key: str, metadata: Mapping[str, Any]) -> None:
             context.add_asset_metadata(dict(metadata), partition_key=key)
@@ -105,24 +105,28 @@ def _topics(stream: Stream) -> list[dg.AssetKey]:
 
 def stream_of(asset: dg.AssetsDefinition) -> Stream | None:
     """The stream that an asset was declared with; None for any other asset."""
-    found = asset.metadata_by_key[asset.key].get(STREAM_METADATA) if asset.keys else None
+    return declared_by(asset.metadata_by_key[asset.key]) if asset.keys else None
+
+
+def declared_by(metadata: Mapping[str, Any]) -> Stream | None:
+    """The stream that stands in an asset's metadata."""
+    found = metadata.get(STREAM_METADATA)
     return declare(**found.value) if isinstance(found, dg.JsonMetadataValue) and isinstance(found.value, dict) else None
 
 
-def _wants_context(function: Transform, stream: Stream) -> bool:
+def wants_context(function: Transform, stream: Stream, *, argument: str = "records") -> bool:
+    """Whether the function takes Dagster's context, too."""
     parameters = list(inspect.signature(function).parameters)
-    if parameters == ["context", "records"]:
-        return True
-    if parameters == ["records"]:
-        return False
+    if parameters in (["context", argument], [argument]):
+        return len(parameters) == 2
     raise StreamError(
         f"the function of stream {stream.name!r} takes ({', '.join(parameters)})",
-        why="it is called with the records of some offsets, and with Dagster's context where it asks for it",
-        cure="declare it as (records) or (context, records)",
+        why=f"it is called with the {argument} of some offsets, and with Dagster's context where it asks for it",
+        cure=f"declare it as ({argument}) or (context, {argument})",
     )
 
 
-def _version_of(function: Transform, stream: Stream) -> str:
+def version_of(function: Transform, stream: Stream) -> str:
     """A version that changes with the declaration and with the function's source."""
     try:
         source = inspect.getsource(function)

@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from kafka_assets.assets.appearance import source_spec
+from kafka_assets.assets.checks import checks_of, the_health_sensor
 from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.resources import default_resources
@@ -17,30 +18,38 @@ from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.errors import StreamError
 from kafka_assets.streams import Stream
 
+Declared = dg.AssetsDefinition | dg.AssetSpec
+"""What a folder may declare: assets of topics, other assets and their checks, and assets that others make."""
+
 
 def build_definitions(
-    assets: Sequence[dg.AssetsDefinition],
+    assets: Sequence[Declared],
     *,
     resources: Mapping[str, object] | None = None,
     executor: dg.ExecutorDefinition | None = dg.in_process_executor,
 ) -> dg.Definitions:
-    """Assets with their topics, sensor and resources; `resources` replaces those of the same key.
+    """Assets with their topics, checks, sensors and resources; `resources` replaces those of the same key.
 
     A run has one step, and its worker is a process of its own already: another for the step would cost
     seconds, so its executor is the one that starts none. What is made here can be merged with more of its
     kind: sensor and resources are the same objects each time.
     """
-    streams = [stream for stream in map(stream_of, assets) if stream is not None]
+    checks = [one for one in assets if isinstance(one, dg.AssetChecksDefinition)]
+    streams = streams_in(assets)
     _refuse_shared_targets(streams)
     return dg.Definitions(
-        assets=[*assets, *(source_spec(topic) for topic in sorted({one.topic for one in streams if one.topic}))],
-        sensors=[the_sensor()] if streams else [],
+        assets=[
+            *(one for one in assets if one not in checks),
+            *(source_spec(topic) for topic in sorted({one.topic for one in streams if one.topic})),
+        ],
+        asset_checks=[*checks, *(checks_of(stream) for stream in streams)],
+        sensors=[the_sensor(), the_health_sensor()] if streams else [],
         resources={**default_resources(), **(resources or {})},
         executor=executor,
     )
 
 
-def load_assets(folder: Path) -> list[dg.AssetsDefinition]:
+def load_assets(folder: Path) -> list[Declared]:
     """The assets declared in a folder's Python and YAML files; the command line and definitions.py both come here."""
     if not folder.is_dir():
         raise StreamError(
@@ -48,10 +57,10 @@ def load_assets(folder: Path) -> list[dg.AssetsDefinition]:
             why="streams are declared in its files",
             cure="make it, or set KAFKA_ASSETS_STREAMS to the folder that has them",
         )
-    found: dict[str, tuple[dg.AssetsDefinition, Path]] = {}
+    found: dict[str, tuple[Declared, Path]] = {}
     for path in sorted(folder.rglob("*")):
         for asset in _declared_in(path, folder):
-            name = asset.key.to_user_string()
+            name = _named(asset)
             if name in found and found[name][0] is not asset:
                 raise StreamError(
                     f"two assets are named {name!r}",
@@ -60,17 +69,30 @@ def load_assets(folder: Path) -> list[dg.AssetsDefinition]:
                 )
             found.setdefault(name, (asset, path))
     assets = [asset for asset, _ in found.values()]
-    _refuse_shared_targets([stream for stream in map(stream_of, assets) if stream is not None])
+    _refuse_shared_targets(streams_in(assets))
     return assets
 
 
-def _declared_in(path: Path, folder: Path) -> Sequence[dg.AssetsDefinition]:
+def streams_in(assets: Sequence[Declared]) -> list[Stream]:
+    """The streams among what was declared."""
+    declared = (stream_of(one) for one in assets if isinstance(one, dg.AssetsDefinition))
+    return [stream for stream in declared if stream is not None]
+
+
+def _named(one: Declared) -> str:
+    if isinstance(one, dg.AssetChecksDefinition):
+        return ", ".join(sorted(key.to_user_string() for key in one.check_keys))
+    keys = [one.key] if isinstance(one, dg.AssetSpec) else sorted(one.keys)
+    return ", ".join(key.to_user_string() for key in keys)
+
+
+def _declared_in(path: Path, folder: Path) -> Sequence[Declared]:
     if path.suffix in {".yaml", ".yml"}:
         # In a project that `dg` made, each component's file has this name, whatever its type.
         return assets_in(path, others=path.name == "defs.yaml")
     if path.suffix == ".py" and path.name != "__init__.py":
         name = ".".join(path.relative_to(folder).with_suffix("").parts)
-        return [one for one in vars(_load(path, name)).values() if isinstance(one, dg.AssetsDefinition)]
+        return [one for one in vars(_load(path, name)).values() if isinstance(one, Declared)]
     return []
 
 

@@ -21,7 +21,7 @@ from kafka_assets.ledger import told as ledger
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import results
 from kafka_assets.ledger.told import Told
-from kafka_assets.streams import Stream
+from kafka_assets.streams import Derived, Stream
 
 TOLD_PER_TICK = 100
 MET_PER_TICK = 500
@@ -74,7 +74,8 @@ def echo(engine: Engine, streams: Sequence[Stream], cursor: Cursor, *, instance:
     forgotten = [one for one in looked.swept if _outlived(one, by_asset[one.asset], now=looked.now)]
     for asset, stream in by_asset.items():
         add_keys(instance, stream, [str(one.key) for one in telling if one.asset == asset])
-        add_keys(instance, stream, [str(one.key) for one in looked.swept if one.asset == asset and one.id in young])
+        if not isinstance(stream, Derived):  # its keys are those of the stream whose slices it shares
+            add_keys(instance, stream, [str(one.key) for one in looked.swept if one.asset == asset and one.id in young])
     for one in forgotten:
         instance.delete_dynamic_partition(by_asset[one.asset].partitions_name, str(one.key))
     after = replace(cursor, met=looked.met_through, waiting=_waiting(cursor, looked, busy | left))

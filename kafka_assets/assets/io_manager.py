@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import dagster as dg
+import pyarrow as pa
 from pydantic import PrivateAttr
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Engine
 
+from kafka_assets.assets.decorator import declared_by
 from kafka_assets.assets.land import land
-from kafka_assets.assets.landing import Landing, landing_of
-from kafka_assets.assets.metadata import metadata_of
+from kafka_assets.assets.landing import Landing, frame_of, landing_of
+from kafka_assets.assets.metadata import lag_after, metadata_of, preview
 from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, TOKEN_TAG
+from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import results
 from kafka_assets.settings import load_settings
-from kafka_assets.slices import digest
+from kafka_assets.sinks.committed_rows import committed_rows
+from kafka_assets.slices import SliceKey, digest
+from kafka_assets.spark.decode_schema import declared
+from kafka_assets.streams import Derived
+
+PREVIEWED = 10
+"""A run of more slices shows no rows of them: each preview is a query, and a page in Dagster's storage."""
 
 
 class SliceIOManager(dg.ConfigurableIOManager):
@@ -48,8 +59,33 @@ class SliceIOManager(dg.ConfigurableIOManager):
         except KafkaAssetsError as error:
             raise dg.Failure(str(error), allow_retries=isinstance(error, Retryable)) from error
 
-    def load_input(self, context: dg.InputContext) -> object:
-        raise NotImplementedError("slices are read downstream by SQL")
+    def load_input(self, context: dg.InputContext) -> DataFrame:
+        """The rows that the upstream has committed for the run's slices; refused while one is not committed.
+
+        For a Dagster asset on the same partitions that takes them as an argument. They pass through this
+        process, and nobody asks again whether they still stand: `slice_asset` reads in chunks, and does.
+        """
+        above = context.upstream_output
+        stream = None if above is None else declared_by(above.definition_metadata)
+        if stream is None or stream.upsert is not None or not context.has_asset_partitions:
+            raise dg.Failure(
+                f"{context.asset_key.to_user_string()} cannot be read by slices · it is no append table of a "
+                "kafka_asset or slice_asset, or this asset has not its partitions · use deps=[…], and read the table"
+            )
+        spark = SparkSession.getActiveSession() or SparkResource().spark_session
+        try:
+            rows = committed_rows(
+                self.engine,
+                asset=stream.asset,
+                target=stream.target,
+                keys=sorted(SliceKey.parse(key) for key in context.asset_partition_keys),
+                declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
+            )
+        except KafkaAssetsError as error:
+            raise dg.Failure(str(error), allow_retries=isinstance(error, Retryable)) from error
+        context.add_input_metadata({"read": {str(key): read for key, read in rows.fingerprints().items()}})
+        parts = (part for key in rows.slices for part in rows.batches(key))
+        return frame_of(spark, pa.concat_tables([rows.schema.empty_table(), *parts]))
 
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
         _verify_keys(landing)
@@ -62,12 +98,20 @@ class SliceIOManager(dg.ConfigurableIOManager):
             force=landing.tags.get(FORCE_TAG) == "true",
         )
         rows = results(engine, [one.publication.id for one in published])
+        lags = lag_after(engine, landing.stream)
         for one in published:
             told = metadata_of(rows[one.publication.id], landing.stream)
-            landing.tell(str(one.publication.key), {**told, **({"other_records": True} if one.other_records else {})})
+            told["lag_after"] = lags.get((one.publication.key.topic, one.publication.key.partition), 0)
+            if len(published) <= PREVIEWED:
+                told |= preview(engine, landing.stream, one.publication)
+            # What is made of another asset's rows says which attempt's: its fingerprint is no record's.
+            others = one.other_records and not isinstance(landing.stream, Derived)
+            if others:
+                told["other_records"] = True
+            landing.tell(str(one.publication.key), told)
             if one.outcome is None:
                 context.log.info(f"slice {one.publication.key} was committed before: nothing to do")
-            elif one.other_records:
+            elif others:
                 context.log.info(
                     f"slice {one.publication.key} was replayed with other records than those committed before: "
                     f"{one.outcome.records_read} now, {one.publication.records_read} then, with another fingerprint"

@@ -97,6 +97,8 @@ def _publish(
         replaces=replaces,
         fetch=fetch,
         force=force,
+        recheck=landing.recheck,
+        fingerprints=landing.fingerprints,
     )
     return publish(engine, road, work)
 

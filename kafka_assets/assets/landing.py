@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from sqlalchemy import Connection
 
 from kafka_assets.records import Chunk
 from kafka_assets.slices import Piece, SliceKey, pieces
@@ -57,6 +58,15 @@ class Landing:
     tell: Callable[[str, Mapping[str, Any]], None] = field(compare=False)
     """Attaches metadata to one key of the run's materialization."""
 
+    @property
+    def recheck(self) -> Callable[[Connection], None] | None:
+        """What is asked again just before COMMIT, where the records are another asset's rows."""
+        return None
+
+    @property
+    def fingerprints(self) -> Mapping[SliceKey, str]:
+        return {}
+
     def decoded(self, some: Sequence[Piece]) -> DataFrame:
         raw = valued(self.records.read(self.spark, some), self.stream)
         return good(decode(raw, format=self.stream.format, schema=self.stream.schema_))
@@ -68,6 +78,10 @@ class Landing:
         else:
             reads = [self.decoded(some) for some in pieces(self.keys, max_offsets=ALL, max_slices=len(self.keys))]
             frame = self.transform(reduce(DataFrame.unionByName, reads))
+        return self.attached(frame)
+
+    def attached(self, frame: DataFrame) -> DataFrame:
+        """The frame, with this on it for the IO manager."""
         setattr(frame, _ATTRIBUTE, self)
         return frame
 
@@ -110,3 +124,8 @@ def _whole(keys: Sequence[SliceKey], read_from: Mapping[SliceKey, int] = Mapping
 def landing_of(frame: object) -> Landing | None:
     """The landing that travels with a DataFrame that a `kafka_asset` returned."""
     return getattr(frame, _ATTRIBUTE, None)
+
+
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Arrow as a DataFrame, also where it has no rows: Spark would then ask what its columns are."""
+    return spark.createDataFrame(rows) if rows.num_rows else spark.createDataFrame([], from_arrow_schema(rows.schema))

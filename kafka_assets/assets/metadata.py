@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-from sqlalchemy import Row
+from sqlalchemy import ColumnClause, Engine, Row, column, select, table, text
 
-from kafka_assets.streams import Stream
+from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import Publication
+from kafka_assets.ledger.views import lag
+from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.streams import Derived, Stream
+
+PREVIEW_ROWS = 5
+_WIDE = 80
+"""A value longer than this is cut in a preview."""
 
 
-def metadata_of(row: Row[Any], stream: Stream) -> Mapping[str, Any]:
+def metadata_of(row: Row[Any], stream: Stream) -> dict[str, Any]:
     """The metadata of one key; the numbers plot in the UI."""
     seconds = (row.duration_ms or 0) / 1000
     return {
@@ -28,6 +36,7 @@ def metadata_of(row: Row[Any], stream: Stream) -> Mapping[str, Any]:
         "seconds": seconds,
         "rows_per_second": round(row.rows_written / seconds) if seconds else 0,
         "attempt": row.committed_attempt or 0,
+        **({"made_of": row.fingerprint} if row.fingerprint and isinstance(stream, Derived) else {}),
         "committed_at": dg.MetadataValue.timestamp(row.committed_at),
         **_record_times(row),
         "lineage": dg.MetadataValue.md(f"```sql\n{lineage_query(row, stream)}\n```"),
@@ -39,6 +48,45 @@ def lineage_query(row: Row[Any], stream: Stream) -> str:
         f"select * from kafka_lineage\nwhere asset = '{row.asset}' and table_name = '{stream.target}'\n"
         f"  and slice_id = {row.slice_id};"
     )
+
+
+def lag_after(engine: Engine, stream: Stream) -> dict[tuple[str, int], int]:
+    """Per topic and partition the offsets that still wait, as the last look at the broker has it."""
+    v = lag.table.c
+    with read(engine) as connection:
+        rows = connection.execute(select(v.topic, v.topic_partition, v.lag).where(v.asset == stream.asset)).all()
+    return {(row[0], row[1]): int(row[2]) for row in rows}
+
+
+def preview(engine: Engine, stream: Stream, one: Publication) -> dict[str, Any]:
+    """The first rows of a slice, as they stand in an append table."""
+    if stream.upsert is not None:
+        return {}
+    o = table(stream.target, *_columns(SOURCE, PARTITION, OFFSET))
+    mine = (
+        select(text("*"))
+        .select_from(o)
+        .where(o.c[SOURCE] == one.source_id, o.c[PARTITION] == one.key.partition)
+        .where(o.c[OFFSET] >= one.key.start, o.c[OFFSET] < one.key.end)
+        .order_by(o.c[OFFSET])
+        .limit(PREVIEW_ROWS)
+    )
+    with read(engine) as connection:
+        found = connection.execute(mine)
+        names, rows = list(found.keys()), found.all()
+    if not rows:
+        return {}
+    lines = [names, ["---"] * len(names), *([_cell(value) for value in row] for row in rows)]
+    return {"preview": dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))}
+
+
+def _cell(value: object) -> str:
+    plain = " ".join(str(value).split()).replace("|", "\\|")
+    return plain if len(plain) <= _WIDE else plain[:_WIDE] + "…"
+
+
+def _columns(*names: str) -> list[ColumnClause[Any]]:
+    return [column(name) for name in names]
 
 
 def _record_times(row: Row[Any]) -> Mapping[str, Any]:

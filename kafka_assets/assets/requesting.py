@@ -19,13 +19,21 @@ QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.Dagste
 
 
 def request_runs(
-    engine: Engine, stream: Stream, *, topics: Collection[str], instance: dg.DagsterInstance
+    engine: Engine,
+    stream: Stream,
+    *,
+    instance: dg.DagsterInstance,
+    topics: Collection[str] = (),
+    upstream: str | None = None,
 ) -> list[dg.RunRequest]:
     """Requests for what is planned and has no live lease, with each token stored before its run is asked for.
 
     Only of these topics, which the broker has just told of: with a slice of another one a whole run would fail.
+    Or of what `upstream` has committed, whose rows are read instead.
     """
-    wanted = due(engine, asset=stream.asset, topics=topics, limit=DUE_PER_TICK) if topics else []
+    if not topics and upstream is None:
+        return []
+    wanted = due(engine, asset=stream.asset, topics=topics, upstream=upstream, limit=DUE_PER_TICK)
     if not wanted:
         return []
     queued, busy = _in_flight(engine, stream, instance=instance)
@@ -70,6 +78,8 @@ def _run_request(stream: Stream, batch: Sequence[Due], *, token: str) -> dg.RunR
     return dg.RunRequest(
         run_key=token,
         asset_selection=[dg.AssetKey(stream.name)],
+        # The checks read the whole stream: they run by their own clock, not with every batch.
+        asset_check_keys=[],
         tags={
             "dagster/asset_partition_range_start": keys[0],
             "dagster/asset_partition_range_end": keys[-1],

@@ -15,8 +15,7 @@ from typing import Any, Self
 import dagster as dg
 
 from kafka_assets.assets.by_hand import flushing
-from kafka_assets.assets.decorator import stream_of
-from kafka_assets.assets.definitions import build_definitions, load_assets
+from kafka_assets.assets.definitions import build_definitions, load_assets, streams_in
 from kafka_assets.assets.tick import Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
@@ -68,7 +67,7 @@ class Runner:
     ) -> None:
         self._settings, self._say, self._given = settings, say, instance
         self._assets = load_assets(settings.streams)
-        self.streams = _chosen([one for one in map(stream_of, self._assets) if one is not None], only)
+        self.streams = _chosen(streams_in(self._assets), only)
         self._cursor: str | None = None
         self._job = build_definitions(self._assets).resolve_implicit_global_asset_job_def()
 
@@ -185,7 +184,7 @@ class Runner:
 
 def chosen_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:
     """The declared streams, or those of them that are named."""
-    return _chosen([one for one in map(stream_of, load_assets(settings.streams)) if one is not None], only)
+    return _chosen(streams_in(load_assets(settings.streams)), only)
 
 
 def _chosen(streams: Sequence[Stream], only: Sequence[str]) -> list[Stream]:

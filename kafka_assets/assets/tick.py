@@ -22,11 +22,12 @@ from kafka_assets.assets.requesting import request_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
 from kafka_assets.errors import KafkaAssetsError, Retryable
+from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.janitor import end_expired
 from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
-from kafka_assets.streams import Stream
+from kafka_assets.streams import Derived, Stream
 
 PLANNING_SECONDS = 25
 """Of the minute that Dagster gives an evaluation; what is not planned by then is first in the next tick."""
@@ -73,19 +74,21 @@ def tick(
     result = Tick(troubles=end_expired(engine, log=log))
     at = Cursor.parse(cursor)
     if streams:
+        roots = roots_of(streams)
         connected = result.attempt(connection if callable(connection) else lambda: connection)
-        sources = known_sources(engine, [stream.name for stream in streams])
+        sources = known_sources(engine, [stream.name for stream in roots])
         active = {one.topic for mine in sources.values() for one in mine if not one.retired}
-        seen = result.attempt(lambda: (look or observe_all)(connected, streams, active)) if connected else None
+        seen = result.attempt(lambda: (look or observe_all)(connected, roots, active)) if connected and roots else None
+        there = (
+            {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)} if seen else set[str]()
+        )
         if connected and seen is not None:
-            _plan(result, _in_turn(streams, at.turn), seen, sources=sources, engine=engine, connection=connected)
-            there = {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)}
-            for stream in _in_turn(streams, at.turn):
-                asked = result.attempt(
-                    lambda one=stream: request_runs(engine, one, topics=there, instance=instance),
-                    stream=stream.name,
-                )
-                result.requests += asked or []
+            _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
+        for stream in _in_turn(streams, at.turn):
+            asked = result.attempt(
+                lambda one=stream: _request(result, one, there, engine=engine, instance=instance), stream=stream.name
+            )
+            result.requests += asked or []
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
     result.cursor = at.written()
@@ -139,6 +142,21 @@ def _plan(
             plan.troubles.append(f"{stream.name}: no topic that the broker shows matches {stream.reads!r}")
         result.troubles += plan.troubles
         result.planned += plan.planned
+
+
+def roots_of(streams: Sequence[Stream]) -> list[Stream]:
+    """Those that read topics: the others share their slices."""
+    return [stream for stream in streams if not isinstance(stream, Derived)]
+
+
+def _request(
+    result: Tick, stream: Stream, topics: Collection[str], *, engine: Engine, instance: dg.DagsterInstance
+) -> list[dg.RunRequest]:
+    """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
+    if not isinstance(stream, Derived):
+        return request_runs(engine, stream, topics=topics, instance=instance)
+    result.planned += add_publications(engine, asset=stream.asset, stream=stream.root)
+    return request_runs(engine, stream, instance=instance, upstream=stream.upstream)
 
 
 def _tell(

@@ -16,15 +16,20 @@ from kafka_assets.audit.standing import PartitionStanding, count_quarantined, co
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import observe
 from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import create_topic
 from kafka_assets.errors import KafkaAssetsError
 
 TOPIC = "orders"
 PARTITIONS = 4
 ONE_BAD_IN = 10_000
+CUSTOMER_TOPIC = "customers"
+CUSTOMERS = 500
+CUSTOMER_RECORDS = 2_000
 BATCH = 10_000
 
 _MALFORMED = (b'{"id": 7, "customer": "cut o', b'{"id": "seven", "customer": "ada"}', b"\xff\xfe", b"[]")
 _CUSTOMERS = ("ada", "grace", "linus", "edsger", "barbara", "donald", "margaret", "tim")
+_CITIES = ("Paris", "Porto", "Oslo", "Turin", "Ghent", "Graz", "Riga")
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -42,6 +47,24 @@ def record(number: int) -> Record:
     return Record(
         key=str(number).encode(), value=json.dumps(order, ensure_ascii=False).encode(), partition=number % PARTITIONS
     )
+
+
+def customer(number: int) -> Record:
+    """A change of one of the demo's customers: each is met several times, and every tenth leaves at last."""
+    known = number % CUSTOMERS
+    key = str(known).encode()
+    if number >= CUSTOMER_RECORDS - CUSTOMERS and known % 10 == 0:
+        return Record(key=key, value=None, partition=0)
+    name = _CUSTOMERS[known % len(_CUSTOMERS)]
+    changed = {"id": known, "name": f"{name} {known}", "city": _CITIES[number % len(_CITIES)]}
+    return Record(key=key, value=json.dumps(changed).encode(), partition=0)
+
+
+def produce_customers(connection: Connection) -> None:
+    """The compacted topic of the example's upsert stream; one that is there already is left as it is."""
+    config = {"cleanup.policy": "compact"}
+    if not create_topic(connection, CUSTOMER_TOPIC, partitions=1, config=config).existed:
+        produce(connection, CUSTOMER_TOPIC, map(customer, range(CUSTOMER_RECORDS)))
 
 
 def count_produced(connection: Connection) -> int:

@@ -85,7 +85,7 @@ def _started(there: set[str]) -> list[str]:
 
 
 def _land(settings: Settings, records: int) -> Verdict:
-    from kafka_assets.audit.demo import PARTITIONS, TOPIC, count_produced, produce_to, verdict
+    from kafka_assets.audit.demo import PARTITIONS, TOPIC, count_produced, produce_customers, produce_to, verdict
     from kafka_assets.audit.standing import standing
     from kafka_assets.broker.connection import Connection
     from kafka_assets.broker.topics import create_topic
@@ -96,6 +96,7 @@ def _land(settings: Settings, records: int) -> Verdict:
     engine = make_engine(settings.database_url)
     ensure_schema(engine)
     create_topic(connection, TOPIC, partitions=PARTITIONS)
+    produce_customers(connection)
     before = count_produced(connection)
     if before >= records:
         out.print(f"The topic {TOPIC!r} has {before:,} records already; --records asks for more.")

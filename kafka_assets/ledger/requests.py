@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Engine, func, select, update
+from sqlalchemy import ColumnElement, Engine, func, literal, select, update
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
@@ -27,15 +27,26 @@ class Due:
     token: str | None
 
 
-def due(engine: Engine, *, asset: str, topics: Collection[str], limit: int) -> list[Due]:
+def due(
+    engine: Engine, *, asset: str, limit: int, topics: Collection[str] = (), upstream: str | None = None
+) -> list[Due]:
     """Planned slices of these topics, without a live lease, whose time has come: each partition's oldest first.
 
     Then come their second ones, and so on. So a partition with a thousand slices waiting keeps no other one
-    waiting: where the turn is the same, the one with fewer of them goes first.
+    waiting: where the turn is the same, the one with fewer of them goes first. With `upstream`, those that
+    this asset has committed: its rows are there also where the topic is gone.
     """
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
     mine = (s.source_id, s.partition)
     turn = func.row_number().over(partition_by=mine, order_by=s.start_offset)
+    above = t.publication.alias("above")
+    readable = (
+        src.topic.in_(sorted(topics)) & src.retired_at.is_(None)
+        if upstream is None
+        else select(literal(1))
+        .where(above.c.slice_id == p.slice_id, above.c.asset == upstream, above.c.state == "committed")
+        .exists()
+    )
     with read(engine) as connection:
         rows = connection.execute(
             select(
@@ -47,7 +58,7 @@ def due(engine: Engine, *, asset: str, topics: Collection[str], limit: int) -> l
             .where(
                 *_wanted(),
                 p.asset == asset,
-                src.topic.in_(sorted(topics)),
+                readable,
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
                 c.not_before.is_(None) | (c.not_before <= now_ms()),
             )
@@ -65,7 +76,6 @@ def _wanted() -> tuple[ColumnElement[bool], ...]:
         p.state != "committed",  # the index leaves out what is committed, and SQLite wants it said
         s.kind == "normal",
         s.is_open.is_(False),
-        t.source.c.retired_at.is_(None),
     )
 
 
@@ -77,7 +87,7 @@ def waiting(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
             select(p.asset, func.count())
             .join_from(t.publication, t.slice_, p.slice_id == s.id)
             .join(t.source, s.source_id == t.source.c.id)
-            .where(*_wanted(), p.asset.in_(sorted(assets)))
+            .where(*_wanted(), p.asset.in_(sorted(assets)), t.source.c.retired_at.is_(None))
             .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}

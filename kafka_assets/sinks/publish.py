@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -74,6 +74,10 @@ class Work:
     """Reads the bytes of records that the table refuses: they are quarantined."""
     force: bool = False
     """Replace even by fewer records than were committed."""
+    recheck: Callable[[Connection], None] | None = None
+    """Asks, in the transaction, whether rows that were read from another asset's table still stand; raises."""
+    fingerprints: Mapping[SliceKey, str] = field(default_factory=dict[SliceKey, str])
+    """What each slice was made of, where that is another asset's rows."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +157,14 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
             for publication in todo:
                 judge(publication.key, seen[publication.key], work.bad_policy)
             landed = _settled(connection, road, mode, work, seen, slices)
+            if work.recheck is not None:
+                work.recheck(connection)
             # 6. Verify the attempts under lock.
             verify_attempts(connection, this.written)
             # 7. Counts.
             for key, publication in slices.items():
-                outcomes[key] = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
+                closed = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
+                outcomes[key] = replace(closed, fingerprint=work.fingerprints.get(key, closed.fingerprint))
                 # A merge takes nothing away: compaction may well have taken records since.
                 _refuse_shrinking(publication, outcomes[key], force=work.force or work.table.upsert is not None)
                 mark_committed(

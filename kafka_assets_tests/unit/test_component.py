@@ -17,6 +17,7 @@ from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.sensor import streams_of
 from kafka_assets.errors import StreamError
 from kafka_assets.streams import Stream
+from kafka_assets.verdicts import NAMES
 
 ORDERS = """
 type: kafka_assets.KafkaTopic
@@ -119,7 +120,8 @@ def test_a_components_file_in_a_project_of_dg_gives_asset_topic_and_sensor() -> 
                 repository = found.get_repository_def()
                 keys = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
                 assert keys == {"orders", "returns", "kafka/orders"}
-                assert [sensor.name for sensor in repository.sensor_defs] == ["kafka_slices"]
+                assert {sensor.name for sensor in repository.sensor_defs} == {"kafka_slices", "kafka_health"}
+                assert len({key.name for key in repository.asset_graph.asset_check_keys}) == len(NAMES)
 
 
 def test_definitions_of_several_hands_merge_into_one_sensor_and_one_topic(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_definitions_of_several_hands_merge_into_one_sensor_and_one_topic(tmp_pa
     mine = dg.Definitions(assets=[dg.AssetSpec("downstream", deps=[payments])])
     merged = dg.Definitions.merge(build_definitions([orders]), build_definitions([payments]), mine)
     repository = merged.get_repository_def()
-    assert len(repository.sensor_defs) == 1
+    assert {sensor.name for sensor in repository.sensor_defs} == {"kafka_slices", "kafka_health"}
     topic = repository.asset_graph.get(dg.AssetKey(["kafka", "orders"]))
     assert (topic.kinds, topic.metadata["kafka/topic"], topic.is_materializable) == ({"kafka"}, "orders", False)
 
@@ -135,7 +137,7 @@ def test_definitions_of_several_hands_merge_into_one_sensor_and_one_topic(tmp_pa
 def test_one_sensor_serves_streams_with_partitions_of_their_own(tmp_path: Path) -> None:
     assets = [orders, *load_assets(written(tmp_path, payments_py=PAYMENTS))]
     dg.Definitions.validate_loadable(build_definitions(assets))
-    [sensor] = build_definitions(assets).get_repository_def().sensor_defs
+    sensor = build_definitions(assets).get_repository_def().get_sensor_def("kafka_slices")
     context = dg.build_sensor_context(definitions=build_definitions(assets))
     assert [stream.name for stream in streams_of(context, None)] == ["orders", "payments"]
     assert [stream.name for stream in streams_of(context, [orders.key])] == ["orders"]
@@ -167,6 +169,19 @@ def test_a_file_that_declares_no_stream_is_refused_by_its_name(tmp_path: Path, t
         assets_in(path)
     assert str(path) in str(error.value)
     assert said in str(error.value)
+
+
+def test_the_example_project_loads_with_all_that_it_shows() -> None:
+    shown = build_definitions(load_assets(Path(kafka_assets.__file__).parent / "defs"))
+    repository = shown.get_repository_def()
+    names = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+    assert names == {"orders", "customers", "shop_report", "shop_books", "kafka/orders", "kafka/customers"}
+    [customers] = assets_in(Path(kafka_assets.__file__).parent / "defs" / "customers.yaml")
+    stream = stream_of(customers)
+    assert stream is not None
+    assert stream.upsert is not None
+    checks = {key.name for key in repository.asset_graph.asset_check_keys}
+    assert checks == {*NAMES, "no_order_is_free"}
 
 
 def test_two_streams_with_one_name_or_one_table_are_refused(tmp_path: Path) -> None:

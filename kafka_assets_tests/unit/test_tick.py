@@ -14,8 +14,9 @@ from sqlalchemy import Engine, event, text
 from kafka_assets.assets import planning as planner
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import kafka_asset
-from kafka_assets.assets.definitions import load_assets
-from kafka_assets.assets.sensor import build_sensor
+from kafka_assets.assets.definitions import build_definitions, load_assets
+from kafka_assets.assets.resources import default_resources
+from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import engine as doors
@@ -353,9 +354,12 @@ def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
     def orders(records: Any) -> Any:
         return records
 
-    sensor = build_sensor([orders])
-    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance) as context:
-        found = sensor.evaluate_tick(context)
+    defs = build_definitions([orders])
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance=instance, definitions=defs, resources=default_resources()) as context,
+    ):
+        found = the_sensor().evaluate_tick(context)
     assert "no Kafka broker is known" in str(found.skip_message)
     assert Cursor.parse(found.cursor) == Cursor(settled={"orders": 0})
 

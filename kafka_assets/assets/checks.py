@@ -1,0 +1,242 @@
+"""The checks of every asset that lands slices: run by their own clock, and by hand from the UI.
+
+The sensor `kafka_health` judges all assets each minute in its own evaluation, without a run, and tells Dagster
+what changed; an unchanged verdict is told again every ten minutes, so that it plots and never looks stale.
+Executing a check in the UI asks the same questions, and reads the whole view kafka_gap besides.
+"""
+
+# No `from __future__ import annotations` here: Dagster checks the context's annotation itself, not its text.
+import json
+import time
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import dagster as dg
+from sqlalchemy import Engine
+
+from kafka_assets.assets.appearance import source_key
+from kafka_assets.assets.names import IO_MANAGER, KAFKA
+from kafka_assets.assets.sensor import ALL, streams_of
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.keeping import Keeping, keeping, times_at
+from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.ledger.health import Health, gaps_of, health
+from kafka_assets.ledger.schema import ensure_schema
+from kafka_assets.streams import Derived, Stream
+from kafka_assets.verdicts import (
+    NAMES,
+    Place,
+    Verdict,
+    exact_counts,
+    hanging_transaction,
+    lag,
+    no_gaps,
+    quarantine_ratio,
+    retention_headroom,
+    stuck_slices,
+)  # fmt: skip
+
+EVERY_SECONDS = 60
+TOLD_AGAIN_SECONDS = 600
+
+_SAYS = {
+    "no_gaps": "Every planned offset lies in exactly one slice, and committed_through is right.",
+    "exact_counts": "The table and the quarantine hold what the newest slices committed.",
+    "lag": "No record waits longer than max_lag.",
+    "quarantine_ratio": "Of the records read lately, no more than max_bad_ratio could not become rows.",
+    "retention_headroom": "Nothing that waits is about to expire.",
+    "hanging_transaction": "No producer's transaction has been open too long.",
+    "stuck_slices": "No slice was given up, or asked for again and again.",
+}
+
+
+def checks_of(stream: Stream) -> dg.AssetChecksDefinition:
+    """All checks of one asset, as one step."""
+    asset = dg.AssetKey(stream.name)
+    specs = [dg.AssetCheckSpec(name, asset=asset, description=_SAYS[name]) for name in NAMES]
+
+    @dg.multi_asset_check(
+        name=f"{stream.name}_checks",
+        specs=specs,
+        can_subset=True,
+        required_resource_keys={KAFKA, IO_MANAGER},
+    )
+    def checks(context: dg.AssetCheckExecutionContext) -> Iterable[dg.AssetCheckResult]:
+        engine: Engine = getattr(context.resources, IO_MANAGER).engine
+        wanted = {key.name for key in context.selected_asset_check_keys}
+        ensure_schema(engine)
+        for one in verdicts(engine, getattr(context.resources, KAFKA).connection(), [stream], deep=True)[stream.name]:
+            if one.name in wanted:
+                yield _result(asset, one)
+
+    return checks
+
+
+@lru_cache(maxsize=1)
+def the_health_sensor() -> dg.SensorDefinition:
+    """One object, however many definitions bring it; like `kafka_slices` it looks for its streams itself."""
+
+    @dg.sensor(
+        name="kafka_health",
+        asset_selection=ALL,
+        minimum_interval_seconds=EVERY_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={KAFKA, IO_MANAGER},
+        description="Judges every asset that lands slices, and observes their topics; starts no runs.",
+    )
+    def kafka_health(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        try:
+            engine: Engine = getattr(context.resources, IO_MANAGER).engine
+            ensure_schema(engine)
+            connection = getattr(context.resources, KAFKA).connection()
+            streams = streams_of(context, None)
+            found = verdicts(engine, connection, streams)
+            events: list[Any] = [
+                _evaluation(dg.AssetKey(name), one) for name, judged in found.items() for one in judged
+            ]
+            events += _observations(connection, streams)
+        except KafkaAssetsError as error:
+            return dg.SkipReason(str(error))
+        told, cursor = _news(events, context.cursor)
+        if not told:
+            return dg.SensorResult(skip_reason="nothing changed", cursor=cursor)
+        return dg.SensorResult(asset_events=told, cursor=cursor)
+
+    return kafka_health
+
+
+def verdicts(
+    engine: Engine, connection: Connection, streams: Sequence[Stream], *, deep: bool = False
+) -> dict[str, list[Verdict]]:
+    """All checks of these streams: some short queries for each, and three questions to the broker for all together."""
+    standing = {
+        stream.name: health(engine, asset=stream.asset, target=stream.target, counted=stream.upsert is None)
+        for stream in streams
+    }
+    topics = sorted({place.topic for one in standing.values() for place in one.places})
+    now = observe(connection, topics)
+    waiting: dict[tuple[str, int], int] = {}
+    for one in standing.values():
+        for place in one.places:
+            if place.lag:
+                where = (place.topic, place.partition)
+                waiting[where] = min(place.committed_through, waiting.get(where, place.committed_through))
+    held = {
+        (topic, number): part.last_stable
+        for topic, found in now.items()
+        if isinstance(found, TopicOffsets)
+        for number, part in found.partitions.items()
+        if part.high_watermark > part.last_stable
+    }
+    kept = keeping(connection, topics)
+    oldest = {f"{topic}:{number}": at for (topic, number), at in times_at(connection, waiting).items()}
+    open_since = {
+        f"{topic}:{number}": at for (topic, number), at in times_at(connection, held, committed=False).items()
+    }
+    return {
+        stream.name: _judged(
+            stream,
+            standing[stream.name],
+            gaps=gaps_of(engine, stream=_root(stream), asset=stream.asset) if deep else [],
+            kept=kept,
+            oldest=oldest,
+            open_since=open_since,
+        )
+        for stream in streams
+    }
+
+
+def _judged(
+    stream: Stream,
+    standing: Health,
+    *,
+    gaps: Sequence[str],
+    kept: dict[str, Keeping],
+    oldest: dict[str, int],
+    open_since: dict[str, int],
+) -> list[Verdict]:
+    places: Sequence[Place] = standing.places
+    # What is read from another asset's table expires with nobody's retention.
+    expiring: Sequence[Place] = () if isinstance(stream, Derived) else places
+    return [
+        no_gaps(places, below=standing.below, found=gaps),
+        exact_counts(standing.recent),
+        lag(places, max_lag_ms=int(stream.max_lag.total_seconds() * 1000)),
+        quarantine_ratio(standing.recent, max_bad_ratio=stream.max_bad_ratio),
+        retention_headroom(
+            expiring,
+            retention_ms={topic: one.retention_ms for topic, one in kept.items()},
+            oldest_ms=oldest,
+            now_ms=standing.now_ms,
+        ),
+        hanging_transaction(expiring, since_ms=open_since, now_ms=standing.now_ms),
+        stuck_slices(standing.waiting),
+    ]
+
+
+def _observations(connection: Connection, streams: Sequence[Stream]) -> list[dg.AssetObservation]:
+    """What each topic is now: its partitions, offsets and retention."""
+    topics = sorted({stream.topic for stream in streams if stream.topic})
+    kept = keeping(connection, topics)
+    found: list[dg.AssetObservation] = []
+    for topic, one in observe(connection, topics).items():
+        if not isinstance(one, TopicOffsets):
+            continue
+        keeps = kept.get(topic)
+        found.append(
+            dg.AssetObservation(
+                source_key(topic),
+                metadata={
+                    "topic_id": one.topic_id,
+                    "partitions": len(one.partitions),
+                    "offsets": sum(part.last_stable - part.log_start for part in one.partitions.values()),
+                    "retention_ms": "for ever" if keeps is None or keeps.retention_ms is None else keeps.retention_ms,
+                    "retention_bytes": "any"
+                    if keeps is None or keeps.retention_bytes is None
+                    else keeps.retention_bytes,
+                    "cleanup_policy": "" if keeps is None else keeps.cleanup_policy,
+                },
+            )
+        )
+    return found
+
+
+def _news(events: Sequence[Any], cursor: str | None) -> tuple[list[Any], str]:
+    """What Dagster has not been told yet, or not for some time; the cursor is when each was told, and what."""
+    before: dict[str, list[Any]] = json.loads(cursor) if cursor else {}
+    now = time.time()
+    after: dict[str, list[Any]] = {}
+    told: list[Any] = []
+    for event in events:
+        passed = event.passed if isinstance(event, dg.AssetCheckEvaluation) else None
+        check = f"{event.check_name}@" if isinstance(event, dg.AssetCheckEvaluation) else ""
+        name = check + event.asset_key.to_user_string()
+        was, at = before.get(name, [None, 0.0])
+        if name not in before or was != passed or not 0 <= now - at < TOLD_AGAIN_SECONDS:
+            told.append(event)
+            after[name] = [passed, now]
+        else:
+            after[name] = [was, at]
+    return told, json.dumps(after)
+
+
+def _result(asset: dg.AssetKey, one: Verdict) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=one.passed, asset_key=asset, check_name=one.name, description=one.said, metadata=dict(one.numbers)
+    )
+
+
+def _evaluation(asset: dg.AssetKey, one: Verdict) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=asset,
+        check_name=one.name,
+        passed=one.passed,
+        description=one.said,
+        metadata={name: dg.MetadataValue.float(float(value)) for name, value in one.numbers.items()},
+    )
+
+
+def _root(stream: Stream) -> str:
+    return stream.root if isinstance(stream, Derived) else stream.name

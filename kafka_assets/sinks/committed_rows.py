@@ -1,0 +1,181 @@
+"""The committed rows of slices, read back as Arrow: what a downstream asset on the same slices works on.
+
+Which attempt was read is remembered, and asked again under the publication's lock just before what was made
+of it commits: a replay of the upstream meanwhile is an error there, never a mixture of old and new rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import ColumnClause, Connection, Engine, Row, column, inspect, select, table, tuple_
+
+from kafka_assets.errors import SliceRefused, TableIncompatible, UpstreamChanged
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import Publication, find, lock_rows
+from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE
+from kafka_assets.sinks.nested import json_text
+from kafka_assets.sinks.road import Road, road_for
+from kafka_assets.slices import SliceKey
+
+BATCH = 50_000
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)(?:\((\d+), ?(\d+)\))?")
+_KINDS: tuple[Any, ...] = (
+    pa.int64(), pa.float64(), pa.bool_(), pa.int32(), pa.int16(), pa.int8(), pa.float32(), pa.timestamp("us", "UTC"),
+    pa.timestamp("us"), pa.date32(), pa.string(), pa.binary(),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CommittedRows:
+    """The rows that one asset committed for some slices, and the attempts that committed them."""
+
+    engine: Engine
+    asset: str
+    table: str
+    slices: Mapping[SliceKey, Publication]
+    schema: pa.Schema
+
+    def batches(self, key: SliceKey) -> Iterator[pa.Table]:
+        """The rows of one slice in the order of its offsets, a bounded number at a time, each in its own transaction:
+        none stays open while Spark works on what it gave.
+        """
+        publication = self.slices[key]
+        names = self.schema.names
+        order = [name for name in (OFFSET, ORDINAL) if name in names]
+        columns: list[ColumnClause[Any]] = [column(name) for name in (SOURCE, *names)]
+        target = table(self.table, *columns)
+        mine = (
+            select(*(target.c[name] for name in names))
+            .where(target.c[SOURCE] == publication.source_id, target.c[PARTITION] == key.partition)
+            .where(target.c[OFFSET] >= key.start, target.c[OFFSET] < key.end)
+            .order_by(*(target.c[name] for name in order))
+            .limit(BATCH)
+        )
+        last: Row[Any] | None = None
+        while True:
+            wanted = mine
+            if last is not None:
+                after = [last[names.index(name)] for name in order]
+                wanted = mine.where(tuple_(*(target.c[name] for name in order)) > tuple_(*after))
+            with read(self.engine) as connection:
+                rows = connection.execute(wanted).all()
+            if rows:
+                yield _arrow(rows, self.schema)
+            if len(rows) < BATCH:
+                return
+            last = rows[-1]
+
+    def recheck(self, connection: Connection) -> None:
+        """Lock what was read until the end of this transaction, and see that it is still what was read."""
+        read_as = {publication.id: publication for publication in self.slices.values()}
+        lock_rows(connection, read_as, nowait=True)
+        p = t.publication.c
+        now = connection.execute(select(p.id, p.state, p.committed_attempt).where(p.id.in_(sorted(read_as)))).all()
+        for row in now:
+            was = read_as[row.id]
+            if (row.state, row.committed_attempt) != ("committed", was.committed_attempt):
+                raise UpstreamChanged(
+                    f"slice {was.key} of {self.asset!r} was replayed while its rows were being read",
+                    why=f"attempt {was.committed_attempt} was read, and it stands at attempt {row.committed_attempt}",
+                    cure="nothing was written; run the slice again, and it reads the new rows",
+                )
+
+    def fingerprints(self) -> dict[SliceKey, str]:
+        """What stands in the ledger beside each result: the asset and attempt that it was made of."""
+        return {key: f"{self.asset}@{one.committed_attempt}" for key, one in self.slices.items()}
+
+
+def committed_rows(
+    engine: Engine, *, asset: str, target: str, keys: Sequence[SliceKey], declared: pa.Schema | None = None
+) -> CommittedRows:
+    """The committed rows of these slices; one that is not committed is refused.
+
+    A column has the type that was declared for it, where the table has it as that type, else what the
+    table's own type says. Nested values come as JSON text.
+    """
+    slices = find(engine, asset=asset, keys=keys)
+    for one in slices.values():
+        if one.kind != "normal":
+            raise SliceRefused(f"slice {one.key} is recorded as {one.kind}", cure="nothing can be made of it")
+    waiting = [one for one in slices.values() if one.state != "committed"]
+    if waiting:
+        raise UpstreamChanged(
+            f"slice {waiting[0].key} of {asset!r} is not committed"
+            + (f" (nor {len(waiting) - 1} more of this run)" if len(waiting) > 1 else ""),
+            why=f"it is {waiting[0].state}",
+            cure=f"materialize it in {asset!r} first; the sensor waits for that by itself",
+        )
+    return CommittedRows(engine, asset, target, slices, _schema(engine, target, declared))
+
+
+def _schema(engine: Engine, name: str, declared: pa.Schema | None) -> pa.Schema:
+    road = road_for(engine)
+    with read(engine) as connection:
+        columns = inspect(connection).get_columns(name)
+        types = {one["name"]: one["type"].compile(dialect=connection.dialect) for one in columns}
+    ours: dict[str, Any] = {PARTITION: pa.int32(), OFFSET: pa.int64(), ORDINAL: pa.int64()}
+    wished: dict[str, Any] = {} if declared is None else dict(zip(declared.names, declared.types, strict=True))
+    return pa.schema(
+        {
+            one: ours[one] if one in ours else _kind(road, one, kind, wished.get(one))
+            for one, kind in types.items()
+            if one != SOURCE
+        }
+    )
+
+
+def _kind(road: Road, name: str, declared: str, wished: Any) -> Any:
+    """The Arrow type of a column: as declared, if that is what the table has it as, else what the table says."""
+    plain = road.plain_type(declared)
+    for kind in ([] if wished is None else [wished], _KINDS):
+        for one in kind:
+            made = road.column_type(one)
+            if made is not None and road.plain_type(made) == plain:
+                return pa.string() if pa.types.is_nested(one) else one
+    if decimal := _DECIMAL.fullmatch(plain):
+        return pa.decimal128(int(decimal[1] or 30), int(decimal[2] or (0 if decimal[1] else 12)))
+    if any(word in plain for word in ("CHAR", "TEXT", "JSON")):
+        return pa.string()
+    raise TableIncompatible(f"column {name!r} has the type {plain}, and none here can hold it", cure="leave it out")
+
+
+def _arrow(rows: Sequence[Row[Any]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True))
+    arrays: list[Any] = []
+    for values, kind in zip(columns, schema.types, strict=True):
+        convert = _converter(kind)
+        arrays.append(pa.array([None if value is None else convert(value) for value in values], kind))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _converter(kind: Any) -> Callable[[Any], Any]:
+    """From what a driver gives to what Arrow takes: SQLite has times as text, MySQL truth as numbers."""
+    if pa.types.is_decimal(kind):
+        scale = Decimal(1).scaleb(-kind.scale)
+        return lambda value: Decimal(str(value)).quantize(scale)
+    if pa.types.is_timestamp(kind):
+        return lambda value: _time(value, aware=kind.tz is not None)
+    if pa.types.is_date(kind):
+        return lambda value: date.fromisoformat(value) if isinstance(value, str) else value
+    if pa.types.is_string(kind):
+        return lambda value: value if isinstance(value, str) else json_text(value)
+    return {pa.bool_(): bool, pa.binary(): bytes}.get(kind, _as_it_is)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _time(value: Any, *, aware: bool) -> datetime:
+    found: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not aware:
+        return found.replace(tzinfo=None)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

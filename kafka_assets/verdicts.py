@@ -1,0 +1,208 @@
+"""Whether a stream is well: what the ledger and the broker say of it, judged. Each verdict says its cure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+HANGING_MS = 15 * 60_000
+"""Kafka's own limit for a transaction (transaction.max.timeout.ms): an older one was left behind."""
+HEADROOM = 0.1
+"""Less than this part of the retention time left, and somebody should look now."""
+ASKED_OFTEN = 10
+
+NAMES = (
+    "no_gaps", "exact_counts", "lag", "quarantine_ratio", "retention_headroom", "hanging_transaction", "stuck_slices",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One check's answer: numbers to plot, and what to do where it is no."""
+
+    name: str
+    passed: bool
+    said: str
+    numbers: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
+
+
+@dataclass(frozen=True)
+class Place:
+    """One partition of a stream as the ledger has it; `tail` is what lies above committed_through."""
+
+    topic: str
+    partition: int
+    planned_through: int
+    committed_through: int
+    log_start: int
+    last_stable: int
+    high_watermark: int
+    tail_offsets: int = 0
+    tail_end: int | None = None
+    tail_uncommitted_from: int | None = None
+    waits_ms: int = 0
+    """Since when the oldest of what waits has waited: to be planned, or to be committed."""
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.last_stable - self.committed_through)
+
+    @property
+    def named(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A slice that was committed lately: what its books say, and what stands in the tables."""
+
+    key: str
+    records_read: int
+    quarantined: int
+    rows_written: int
+    rows_found: int | None
+    quarantine_found: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What is not committed: how much, how much of it was given up or asked for in vain, and why."""
+
+    slices: int = 0
+    failed: int = 0
+    asked_often: int = 0
+    reason: str = ""
+
+
+def no_gaps(places: Sequence[Place], *, below: int, found: Sequence[str] = ()) -> Verdict:
+    """`below`: uncommitted slices under committed_through; `found`: what kafka_gap says, where it was asked."""
+    wrong = [*found]
+    for one in places:
+        expected = one.planned_through - one.committed_through
+        if one.tail_offsets != expected or (expected and one.tail_end != one.planned_through):
+            wrong.append(f"{one.named}: slices cover {one.tail_offsets} of the {expected} offsets that wait")
+        elif expected and one.tail_uncommitted_from != one.committed_through:
+            wrong.append(f"{one.named}: committed_through is {one.committed_through}, and not what it should be")
+    if below:
+        wrong.append(f"{below} slices below committed_through are not committed")
+    said = "every offset lies in one slice, and committed_through is right"
+    if wrong:
+        said = (
+            f"{wrong[0]}{f' (and {len(wrong) - 1} more)' if len(wrong) > 1 else ''} · this must never be: somebody "
+            "changed the ledger's tables, or it is a bug · select * from kafka_gap shows all; please report it"
+        )
+    return Verdict("no_gaps", not wrong, said, {"gaps": len(wrong), "partitions": len(places)})
+
+
+def exact_counts(recent: Sequence[Recent]) -> Verdict:
+    wrong = [
+        one
+        for one in recent
+        if (one.rows_found is not None and one.rows_found != one.rows_written)
+        or one.quarantine_found != one.quarantined
+    ]
+    numbers = {
+        "slices_counted": len(recent),
+        "rows_counted": sum(one.rows_found or 0 for one in recent),
+        "slices_that_differ": len(wrong),
+    }
+    if not wrong:
+        return Verdict("exact_counts", True, "the table has the rows that its newest slices committed", numbers)
+    one = wrong[0]
+    return Verdict(
+        "exact_counts",
+        False,
+        f"slice {one.key} committed {one.rows_written} rows and {one.quarantined} bad records, and there are "
+        f"{one.rows_found} and {one.quarantine_found} · somebody changed the table or the quarantine by hand · "
+        "materialize these keys again, which replaces their rows",
+        numbers,
+    )
+
+
+def lag(places: Sequence[Place], *, max_lag_ms: int) -> Verdict:
+    waited = max((one.waits_ms for one in places if one.lag), default=0)
+    offsets = sum(one.lag for one in places)
+    numbers = {"lag_offsets": offsets, "waited_seconds": waited / 1000, "max_lag_seconds": max_lag_ms / 1000}
+    if waited <= max_lag_ms:
+        return Verdict("lag", True, f"{offsets} offsets wait, since {waited / 1000:.0f} s at most", numbers)
+    worst = max((one for one in places if one.lag), key=lambda one: one.waits_ms)
+    return Verdict(
+        "lag",
+        False,
+        f"{offsets} offsets wait, some of {worst.named} since {waited / 1000:.0f} s · runs are too slow or fail, or "
+        "the sensor or the daemon is off · look at the sensor kafka_slices, at failed runs, and at stuck_slices",
+        numbers,
+    )
+
+
+def quarantine_ratio(recent: Sequence[Recent], *, max_bad_ratio: float) -> Verdict:
+    read, bad = sum(one.records_read for one in recent), sum(one.quarantined for one in recent)
+    ratio = bad / read if read else 0.0
+    numbers = {"quarantined": bad, "records_read": read, "ratio": ratio, "max_bad_ratio": max_bad_ratio}
+    said = f"{bad} of the {read} records read lately could not become rows"
+    if ratio > max_bad_ratio:
+        said += " · the producer or the schema changed · select reason, count(*) from kafka_quarantine group by reason"
+    return Verdict("quarantine_ratio", ratio <= max_bad_ratio, said, numbers)
+
+
+def retention_headroom(
+    places: Sequence[Place], *, retention_ms: Mapping[str, int | None], oldest_ms: Mapping[str, int], now_ms: int
+) -> Verdict:
+    """`retention_ms`: per topic, None where nothing expires by age; `oldest_ms`: when each first waiting record was."""
+    expired = [one for one in places if one.log_start > one.committed_through]
+    lost = sum(one.log_start - one.committed_through for one in expired)
+    left: dict[str, float] = {}
+    for one in places:
+        keeps = retention_ms.get(one.topic)
+        if one.lag and keeps is not None and one.named in oldest_ms:
+            left[one.named] = (oldest_ms[one.named] + keeps - now_ms) / 1000
+    numbers: dict[str, int | float] = {"expired_offsets": lost}
+    if left:
+        numbers["headroom_seconds"] = min(left.values())
+    if expired:
+        said = (
+            f"{lost} offsets of {expired[0].named} expired before they were committed · retention is shorter than what "
+            "landing took · declare on_expired: record to write that down and go on, and lengthen retention.ms"
+        )
+        return Verdict("retention_headroom", False, said, numbers)
+    tight = [
+        one
+        for one in places
+        if one.named in left and left[one.named] < HEADROOM * (retention_ms[one.topic] or 0) / 1000
+    ]
+    if not tight:
+        return Verdict("retention_headroom", True, "nothing that waits is about to expire", numbers)
+    return Verdict(
+        "retention_headroom",
+        False,
+        f"records of {tight[0].named} that are not committed expire in {left[tight[0].named]:.0f} s · what keeps them "
+        "from being landed is slower than retention · lengthen the topic's retention.ms now, then cure the lag",
+        numbers,
+    )
+
+
+def hanging_transaction(places: Sequence[Place], *, since_ms: Mapping[str, int], now_ms: int) -> Verdict:
+    """`since_ms`: the time of the first record that an open transaction holds back, per partition."""
+    held = sum(max(0, one.high_watermark - one.last_stable) for one in places)
+    age = {one.named: now_ms - since_ms[one.named] for one in places if one.named in since_ms}
+    oldest = max(age, key=lambda name: age[name], default=None)
+    seconds = 0.0 if oldest is None else age[oldest] / 1000
+    numbers = {"held_back_offsets": held, "open_seconds": seconds}
+    if oldest is None or age[oldest] <= HANGING_MS:
+        return Verdict("hanging_transaction", True, f"{held} offsets wait for open transactions", numbers)
+    return Verdict(
+        "hanging_transaction",
+        False,
+        f"a transaction on {oldest} has been open for {seconds:.0f} s, and nothing behind it can be read · its "
+        "producer hangs or died · end the producer, or run kafka-transactions.sh find-hanging, then abort",
+        numbers,
+    )
+
+
+def stuck_slices(waiting: Waiting) -> Verdict:
+    numbers = {"waiting": waiting.slices, "failed": waiting.failed, "asked_often": waiting.asked_often}
+    if not waiting.failed and not waiting.asked_often:
+        return Verdict("stuck_slices", True, f"{waiting.slices} slices wait, none of them in vain", numbers)
+    said = f"{waiting.failed} slices were given up, {waiting.asked_often} were asked for {ASKED_OFTEN} times and more"
+    why = f" · the last reason: {waiting.reason}" if waiting.reason else ""
+    return Verdict("stuck_slices", False, f"{said}{why} · cure it, then materialize these keys by hand", numbers)
