@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from kafka_assets.devstack.dagster import write_instance
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets_tests.acceptance.conftest import Project
 from kafka_assets_tests.acceptance.daemons import Daemon
@@ -57,6 +59,9 @@ def test_two_daemons_of_one_instance_land_every_record_once(project: Project, ho
     project.declare("twice", topic="twice")
     ensure_schema(project.engine)
     first, second = homes[".dagster"], Daemon(project.folder, home=project.folder / ".dagster")
+    write_instance(first.home)
+    # Dagster's own storage does not survive that two processes make it at the same moment.
+    dg.DagsterInstance.from_config(str(first.home)).dispose()
     first.start()
     second.start()
     try:
@@ -127,7 +132,5 @@ def _exact(project: Project, name: str) -> None:
 
 
 def _materialized(home: Path, name: str) -> int:
-    import dagster as dg
-
     with dg.DagsterInstance.from_config(str(home)) as instance:
         return len(instance.get_materialized_partitions(dg.AssetKey(name)))
