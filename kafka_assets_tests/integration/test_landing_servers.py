@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import Engine
 
+from kafka_assets.broker.produce import Record, produce
 from kafka_assets_tests.integration.project import Landing
 
 
@@ -40,6 +41,51 @@ def test_a_topic_lands_exactly_and_a_replay_replaces(
             assert stream.replay(key).success
         _holds_exactly(stream)
         assert stream.sql("select sum(committed_attempt) from kafka_publication") == before + len(keys)
+
+
+def test_a_compacted_topic_with_deletes_becomes_a_table_of_its_keys(
+    request: pytest.FixtureRequest, engine: Engine, broker: str, spark_remote: str
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        stream = Landing(
+            name=f"keyed_{request.node.callspec.params['server']}",
+            broker=broker,
+            spark_remote=spark_remote,
+            database_url=engine.url.render_as_string(hide_password=False),
+            engine=engine,
+            instance=instance,
+            attributes={"mode": "upsert", "key": ["id"], "schema": "id BIGINT, note STRING, price DECIMAL(12,2)"},
+        )
+        stream.topic(partitions=2)
+        for version in ("first", "last"):
+            for part in range(2):
+                _send(stream, part, {n: f'{{"id": {n}, "note": "{version}", "price": 0.10}}' for n in _keys(part)})
+            stream.land()
+        _send(stream, 0, {n: None for n in _keys(0) if n % 3 == 0})
+        stream.land()
+        standing = [(n, "last") for n in range(200) if n % 2 or n % 3]
+        assert stream.rows(f"select id, note from {stream.name} order by id") == standing
+        # Older slices come again, the newest, too: nothing that was deleted or replaced comes back.
+        for key in [*stream.keys(), *reversed(stream.keys())]:
+            assert stream.replay(key).success
+        assert stream.rows(f"select id, note from {stream.name} order by id") == standing
+        assert stream.sql("select count(*) from kafka_tombstone") == 200 - len(standing)
+        assert stream.sql("select count(*) from kafka_gap") == 0
+
+
+def _keys(partition: int) -> range:
+    return range(partition, 200, 2)
+
+
+def _send(stream: Landing, partition: int, values: dict[int, str | None]) -> None:
+    produce(
+        stream.connection,
+        stream.name,
+        (
+            Record(key=b"%d" % key, value=None if value is None else value.encode(), partition=partition)
+            for key, value in values.items()
+        ),
+    )
 
 
 def _record(number: int) -> bytes:

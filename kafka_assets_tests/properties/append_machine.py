@@ -251,7 +251,9 @@ class AppendMachine(RuleBasedStateMachine):
         before, pair = len(self.attempts), self.model.waiting(number)[:2]
         for one, plan in zip(pair[::-1] if turned else pair, (first, second), strict=False):
             key = SliceKey("orders", one.incarnation, one.partition, one.start, one.end)
-            self._start([key], replace(plan, kill_at=None, on_bad="quarantine", stops=("registered",)))
+            # Whose COMMIT was lost and rolled back begins again behind the other: it would not be the first.
+            lost = None if plan.commit == "lost, rolled back" else plan.commit
+            self._start([key], replace(plan, kill_at=None, on_bad="quarantine", stops=("registered",), commit=lost))
         if len(self.attempts) != before + 2:
             return
         one, other = self.attempts[-2:]
