@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -36,8 +36,8 @@ class TestMergeOnServers(MergeContract):
         merged, both = threading.Event(), threading.Event()
         settle = Merge.settle
 
-        def slowly(self: Merge, *, deletes: bool) -> Any:
-            won = settle(self, deletes=deletes)
+        def slowly(self: Merge, *, deletes: bool) -> Generator[Any, None, Any]:
+            won = yield from settle(self, deletes=deletes)
             if deletes:
                 # The tombstone is written, and not committed: the older row is on its way meanwhile.
                 merged.set()
