@@ -28,7 +28,7 @@ AFTER = {
     "judged": (publish, "judge"),
     "reduced": (merge.Merge, "reduce"),
     "asset locked": (merge.Merge, "lock"),
-    "merged": (merge.Merge, "settle"),
+    "merged": (publish, "_settled"),
     "verified": (publish, "verify_attempts"),
     "marked": (publish, "mark_committed"),
     "advanced": (publish, "_advance"),
