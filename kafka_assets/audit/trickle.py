@@ -61,8 +61,8 @@ class Trickle:
     engine: Engine
     dagster: str
     log: Path
-    claimed: dict[int, int] = field(default_factory=dict[int, int])
-    """By publication. The ledger forgets when a lease began, so it is looked at while it lasts."""
+    claimed: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
+    """By publication and run. The ledger forgets when a lease began, so it is looked at while it lasts."""
 
     def produce_one(self, number: int) -> None:
         produce(self.connection, self.topic, [Record(value=b'{"id": %d}' % number, partition=0)])
@@ -72,14 +72,14 @@ class Trickle:
         p, c = t.publication.c, t.claim.c
         with read(self.engine) as connection:
             rows = connection.execute(
-                select(p.id, p.state, p.end_offset - p.start_offset, c.lease_until).join(
+                select(p.id, p.state, p.end_offset - p.start_offset, c.run_id, c.lease_until).join(
                     t.claim, c.publication_id == p.id
                 )
             ).all()
-        for number, _, _, lease_until in rows:
+        for number, _, _, run_id, lease_until in rows:
             if lease_until is not None:
-                self.claimed.setdefault(number, lease_until - LEASE_MS)
-        return sum(int(offsets) for _, state, offsets, _ in rows if state == "committed")
+                self.claimed.setdefault((number, run_id), lease_until - LEASE_MS)
+        return sum(int(offsets) for _, state, offsets, *_ in rows if state == "committed")
 
     def wait(self, until: float, *, records: int, moved: float) -> None:
         """Look until then, or until all of so many records are committed; Permanent where nothing comes."""
@@ -111,7 +111,7 @@ class Trickle:
                     produced=record.timestamp_ms,
                     planned=_ms(row.created_at),
                     committed=_ms(row.committed_at),
-                    claimed=self.claimed.get(row.id),
+                    claimed=self.claimed.get((row.id, row.run_id)),
                     dequeued=run.dequeued,
                     started=run.started,
                     steps=run.steps,
