@@ -18,6 +18,7 @@ from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Refused, S
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published, Work, publish
 from kafka_assets.sinks.road import Table, road_for
+from kafka_assets.sinks.steps import Steps
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
 
@@ -89,6 +90,7 @@ class Attempt:
     replaces: bool = False
     force: bool = False
     claims: list[Claim] = field(default_factory=list[Claim])
+    steps: Steps = field(default_factory=Steps)
 
     def claim(self, *, force: bool = False, lease_ms: int = 60_000) -> Attempt:
         found = find(self.engine, asset=ASSET, keys=self.keys)
@@ -127,6 +129,7 @@ class Attempt:
                 replaces=self.replaces,
                 fetch=fetch,
                 force=self.force,
+                steps=self.steps,
             ),
         )
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, func, select, text
+from sqlalchemy import Engine, func, select, text, update
 from sqlalchemy import table as named_table
 
 from kafka_assets.errors import (
@@ -24,10 +25,11 @@ from kafka_assets.errors import (
     TopicChanged,
 )
 from kafka_assets.ledger import claims, planning, publishing
+from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.claims import record_failure, release
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.publications import find
-from kafka_assets.plan import NewSlice
+from kafka_assets.plan import NewSlice, Offsets
 from kafka_assets.records import OFFSET, PARTITION
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.road import road_for
@@ -55,6 +57,23 @@ class PublishContract:
         assert [offset for _, offset, _ in rows_of(engine)] == [0, 1, 2, 3, 4]
         assert committed_through(engine) == 5
         assert scalar(engine, "select next_offset from kafka_committed_offset") == 5
+
+    def test_records_may_have_waited_since_the_last_look_that_did_not_see_them(self, engine: Engine) -> None:
+        source = planning.resolve_source(engine, stream="orders", topic="orders", topic_id="id-1")
+
+        def waited(end: int, *, looked_ago: timedelta) -> int | None:
+            with write(engine) as connection:
+                connection.execute(update(t.progress).values(observed_at=datetime.now(UTC) - looked_ago))
+            seen = planning.observe(engine, source, offsets={0: Offsets(0, end, end)}, origins={0: 0}, asset="orders")
+            return seen[0].pending_ms
+
+        assert waited(0, looked_ago=timedelta(0)) is None
+        assert waited(0, looked_ago=timedelta(seconds=20)) is None
+        assert 20_000 <= (waited(5, looked_ago=timedelta(seconds=20)) or 0) < planning.LAST_LOOK_MS
+        assert 20_000 <= (waited(7, looked_ago=timedelta(0)) or 0) < planning.LAST_LOOK_MS
+        planning.commit_plan(engine, source, 0, expected=0, slices=[NewSlice(0, 7)], asset="orders")
+        after_a_pause = waited(9, looked_ago=timedelta(hours=1)) or 0
+        assert planning.LAST_LOOK_MS <= after_a_pause < 3_600_000
 
     def test_slices_commit_in_any_order_and_committed_through_waits_for_the_lowest(self, engine: Engine) -> None:
         first, second = plan(engine, slices=[(0, 5), (5, 9)])

@@ -14,6 +14,7 @@ from kafka_assets.assets.appearance import Appearance, source_key
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA
 from kafka_assets.errors import StreamError
+from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream, declare
 
@@ -82,7 +83,9 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
         def tell(key: str, metadata: Mapping[str, Any]) -> None:
             context.add_asset_metadata(dict(metadata), partition_key=key)
 
-        return Landing(
+        steps = Steps()
+        steps.now("spark")
+        frame = Landing(
             stream=stream,
             # Even a run of one key carries range tags: never `partition_key`.
             keys=tuple(sorted(SliceKey.parse(key) for key in context.partition_keys)),
@@ -93,7 +96,10 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
             tags=context.run.tags,
             run_id=context.run.run_id,
             tell=tell,
+            steps=steps,
         ).frame()
+        steps.now(None)
+        return frame
 
     return asset(land)
 

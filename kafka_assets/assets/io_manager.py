@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from kafka_assets.assets.decorator import declared_by
 from kafka_assets.assets.land import land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
-from kafka_assets.assets.metadata import lag_after, metadata_of, preview
+from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
 from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, TOKEN_TAG
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
@@ -101,6 +101,8 @@ class SliceIOManager(dg.ConfigurableIOManager):
         lags = lag_after(engine, landing.stream)
         for one in published:
             told = metadata_of(rows[one.publication.id], landing.stream)
+            if one.outcome is not None:
+                told |= step_seconds(one.seconds)
             told["lag_after"] = lags.get((one.publication.key.topic, one.publication.key.partition), 0)
             if len(published) <= PREVIEWED:
                 told |= preview(engine, landing.stream, one.publication)

@@ -34,6 +34,7 @@ class Observed(Protocol):
 
 def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, force: bool) -> list[Published]:
     """Publish the slices of a landing, once; what went wrong is written into its claims."""
+    landing.steps.now("claim")
     ensure_schema(engine)
     found = find(engine, asset=landing.stream.asset, keys=landing.keys)
     wanted = [one for one in found.values() if replaces or one.state != "committed"]
@@ -58,11 +59,14 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
 def _publish(
     engine: Engine, landing: Landing, frame: object, claims: Sequence[Claim], *, replaces: bool, force: bool
 ) -> list[Published]:
-    stream = landing.stream
+    stream, steps = landing.stream, landing.steps
     held = [one.publication for one in claims]
+    steps.now("offsets")
     readable = _readable_from(landing, held)
-    road = road_for(engine)
+    steps.now("spark")
     schema = landing.schema(cast(DataFrame, frame))
+    steps.now("table")
+    road = road_for(engine)
     table = ensure_table(
         engine,
         road,
@@ -99,6 +103,7 @@ def _publish(
         force=force,
         recheck=landing.recheck,
         fingerprints=landing.fingerprints,
+        steps=steps,
     )
     return publish(engine, road, work)
 

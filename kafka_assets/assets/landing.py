@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlalchemy import Connection
 
 from kafka_assets.records import Chunk
+from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
 from kafka_assets.spark.chunks import fetch_records, good, landed_columns, stream_chunks
 from kafka_assets.spark.decode import decode
@@ -57,6 +58,8 @@ class Landing:
     run_id: str
     tell: Callable[[str, Mapping[str, Any]], None] = field(compare=False)
     """Attaches metadata to one key of the run's materialization."""
+    steps: Steps = field(default_factory=Steps, compare=False)
+    """The run's stopwatch."""
 
     @property
     def recheck(self) -> Callable[[Connection], None] | None:

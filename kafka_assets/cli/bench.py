@@ -91,3 +91,45 @@ def tick(
     print_table(
         ("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title="best of all"
     )
+
+
+@bench.command()
+def latency(
+    records: Annotated[int, typer.Option(min=1, max=10_000, help="How many records, one after the other.")] = 20,
+    every: Annotated[
+        float, typer.Option(min=0.0, max=3600.0, help="Seconds from one to the next, on average: half of it, or more.")
+    ] = 6.0,
+    max_delay: Annotated[str, typer.Option(help="The stream's slices.max_delay.")] = "1s",
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
+            "else the database in the settings."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+) -> None:
+    """Land a trickle by a sensor and runs, in a scratch topic, ledger and Dagster: record produced → row committed."""
+    from kafka_assets.audit.bench import database_url
+    from kafka_assets.audit.latency import figures_of, parts_of
+    from kafka_assets.audit.trickle import measure
+
+    settings = load_settings()
+    url = database_url(settings, database)
+    with err.status("preparing") as status:
+        ways = measure(settings, url, records=records, every=every, max_delay=max_delay, say=status.update)
+    parts = parts_of(ways)
+    if as_json:
+        print_json([asdict(figure) for figure in figures_of(parts)])
+        return
+    rows = [
+        {
+            "part": part.name,
+            "median s": round(part.median / 1000, 2),
+            "p95 s": round(part.p95 / 1000, 2),
+            "of the whole": f"{part.median / parts[0].median:.0%}",
+            "records": part.records,
+        }
+        for part in parts
+    ]
+    print_table(list(rows[0]), rows, title=f"{records} records, max_delay {max_delay}")

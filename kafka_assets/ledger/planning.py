@@ -14,6 +14,9 @@ from kafka_assets.ledger.sources import Source, make_sources, require_not_retire
 from kafka_assets.plan import NewSlice, Offsets, Progress
 from kafka_assets.slices import SliceKey
 
+LAST_LOOK_MS = 60_000
+"""After a longer pause, new records are taken to wait for so long and not for all of it: nobody saw them come."""
+
 
 def resolve_source(engine: Engine, *, stream: str, topic: str, topic_id: str) -> Source:
     """The source of this topic id; see `make_sources`."""
@@ -36,7 +39,7 @@ def observe(
     p = t.progress
     with write(engine) as connection:
         require_not_retired(connection, source)
-        seen = set(connection.scalars(select(p.c.partition).where(p.c.source_id == source.id)))
+        seen = _last_looks(connection, source)
         for partition, origin in origins.items():
             if partition in offsets and partition not in seen:
                 connection.execute(
@@ -52,7 +55,8 @@ def observe(
                     )
                 )
         stable = bindparam("stable", type_=BigInteger)
-        since = func.coalesce(p.c.pending_since, now_ms())
+        # What was not there at the last look may have come right after it: nobody waits a tick longer than declared.
+        since = func.coalesce(p.c.pending_since, bindparam("looked", type_=BigInteger), now_ms())
         if offsets:
             connection.execute(  # one call, however many partitions
                 update(p)
@@ -65,7 +69,13 @@ def observe(
                     pending_since=case((stable > p.c.planned_through, since), else_=None),
                 ),
                 [
-                    {"place": place, "first": at.log_start, "stable": at.last_stable, "end": at.high_watermark}
+                    {
+                        "place": place,
+                        "first": at.log_start,
+                        "stable": at.last_stable,
+                        "end": at.high_watermark,
+                        "looked": seen.get(place),
+                    }
                     for place, at in sorted(offsets.items())
                 ],
             )
@@ -74,6 +84,16 @@ def observe(
             select(p.c.partition, p.c.planned_through, now_ms() - p.c.pending_since).where(p.c.source_id == source.id)
         ).all()
     return {partition: Progress(planned_through=through, pending_ms=waited) for partition, through, waited in rows}
+
+
+def _last_looks(connection: Connection, source: Source) -> dict[int, int]:
+    """By partition when the broker was last asked, in ms on the database's clock; not longer ago than counts."""
+    p = t.progress
+    rows = connection.execute(select(p.c.partition, p.c.observed_at, now_ms()).where(p.c.source_id == source.id)).all()
+    return {
+        partition: min(max(round(observed.timestamp() * 1000), now - LAST_LOOK_MS), now)
+        for partition, observed, now in rows
+    }
 
 
 def commit_plan(

@@ -31,6 +31,7 @@ from kafka_assets.sinks.modes import Mode, mode_of, place_in
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.sieve import Place, sifted, without
+from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
 
 ROUNDS = 20
@@ -78,6 +79,8 @@ class Work:
     """Asks, in the transaction, whether rows that were read from another asset's table still stand; raises."""
     fingerprints: Mapping[SliceKey, str] = field(default_factory=dict[SliceKey, str])
     """What each slice was made of, where that is another asset's rows."""
+    steps: Steps = field(default_factory=Steps)
+    """The run's stopwatch."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ class Published:
     attempt: int
     outcome: Outcome | None
     """None: it was committed before, and this run had nothing to do."""
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What each step of the run took, for all its slices together."""
 
     @property
     def other_records(self) -> bool:
@@ -107,12 +112,15 @@ class _Refusing(Exception):
 def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     """Publish the claimed slices in one transaction, or none of them."""
     started = time.monotonic()
-    sieved = work.chunks
+    sieved, steps = work.chunks, work.steps
     if work.table.ordinal:
         work = replace(work, fetch=_of_no_record)
-    with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in sieved())) as chunks:
+    steps.now("read")
+    with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved()))) as chunks:
         if road.spools:
+            steps.now("offsets")
             work.confirm(_seen_in(chunks()))
+        steps.mark()
         bad: dict[str, dict[Place, BadRecord]] = defaultdict(dict)
         rest = replace(work, chunks=lambda: (without(chunk, bad[_topic(chunk)]) for chunk in chunks()))
         for _ in range(ROUNDS):
@@ -134,6 +142,9 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
 def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> list[Published]:
     attempts = {held.publication.id: held for held in work.claims}
     outcomes: dict[SliceKey, Outcome] = {}
+    steps = work.steps
+    steps.back()
+    steps.now("lock")
     with _said_at_commit(work) as ended, publishing(engine, work.claims) as this:
         connection = this.connection
         # 1. Lock the publications, in order, and decide.
@@ -148,18 +159,22 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
             delete_quarantine(connection, publication)
         if todo:
             # 3. Rows. 4. Quarantine.
+            steps.now("insert")
             with _refusals(work.table, slices):
                 road.undefer(connection, work.table)
             seen = _insert(connection, road, mode, work, slices)
             # 5. Ask Kafka again, before the first lock that others wait for.
             if not road.spools:
+                steps.now("offsets")
                 work.confirm(seen)
+            steps.now("insert" if work.table.upsert is None else "merge")
             for publication in todo:
                 judge(publication.key, seen[publication.key], work.bad_policy)
             landed = _settled(connection, road, mode, work, seen, slices)
             if work.recheck is not None:
                 work.recheck(connection)
             # 6. Verify the attempts under lock.
+            steps.now("commit")
             verify_attempts(connection, this.written)
             # 7. Counts.
             for key, publication in slices.items():
@@ -179,8 +194,9 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
             # 8. committed_through, then COMMIT; where that gave no answer, the ledger is asked for it.
             _advance(connection, todo)
         ended.append(True)
+    steps.now(None)
     return [
-        Published(publication, attempts[publication.id].attempt, outcomes.get(publication.key))
+        Published(publication, attempts[publication.id].attempt, outcomes.get(publication.key), steps.seconds())
         for publication in standing
     ]
 

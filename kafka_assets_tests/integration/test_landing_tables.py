@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from kafka_assets import kafka_asset
 from kafka_assets.assets.landing import Landing as Run
+from kafka_assets.sinks.steps import STEPS
 from kafka_assets.testing import run_asset
 from kafka_assets_tests.integration.project import Landing, failure_of
 
@@ -121,6 +122,18 @@ def test_a_replay_of_other_records_is_told(landing: Declare, monkeypatch: pytest
     assert _metadata(result)["other_records"].value is True
 
 
+def test_a_key_says_where_the_time_of_its_run_went(landing: Declare) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 10)
+    [request] = stream.tick().requests
+    spent = _seconds(stream.run(request))
+    assert set(spent) == {f"seconds_{step}" for step in STEPS if step != "merge"}
+    assert all(isinstance(seconds, float) and seconds >= 0 for seconds in spent.values())
+    assert spent["seconds_first_chunk"] > 0
+    assert _seconds(stream.run(request)) == {}, "it had nothing to do"
+
+
 def test_the_function_alone_is_given_one_slice_at_a_time(spark: SparkSession) -> None:
     asset = kafka_asset(topic="t", target="t", schema="id BIGINT NOT NULL, note STRING", scope="slice")(totals)
     given = [{"id": number, "note": "ab"[number % 2]} for number in range(10)]
@@ -131,3 +144,7 @@ def test_the_function_alone_is_given_one_slice_at_a_time(spark: SparkSession) ->
 def _metadata(result: Any) -> Any:
     [event] = result.get_asset_materialization_events()
     return event.materialization.metadata
+
+
+def _seconds(result: Any) -> dict[str, object]:
+    return {name: entry.value for name, entry in _metadata(result).items() if name.startswith("seconds_")}

@@ -1,0 +1,210 @@
+"""A trickle of records, landed by a Dagster of its own: sensor, queue, workers, everything as in use.
+
+Topic, ledger, project and Dagster are made for the measurement and gone after it, whatever became of it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Engine, select
+
+from kafka_assets import devstack
+from kafka_assets.audit.latency import Way
+from kafka_assets.audit.runs import Told, told_of
+from kafka_assets.audit.scratch import PREFIX as SCRATCH
+from kafka_assets.audit.scratch import scratch_ledger
+from kafka_assets.audit.standing import failures
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.read import read_range
+from kafka_assets.broker.topics import create_topic, delete_topic
+from kafka_assets.devstack.processes import tail
+from kafka_assets.errors import Permanent
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.claims import LEASE_MS
+from kafka_assets.ledger.engine import read
+from kafka_assets.settings import PREFIX, STATE, Settings
+
+ASSET = "trickle"
+SERVICE = "dagster"
+STALLED = 180.0
+"""Seconds in which nothing is committed, while something is due, until it is given up."""
+LOOK = 0.1
+
+STREAM = """\
+type: kafka_assets.KafkaTopic
+attributes:
+  name: {asset}
+  topic: {topic}
+  target: {asset}
+  schema: "id BIGINT NOT NULL"
+  slices: {{max_delay: {max_delay}}}
+"""
+
+
+@dataclass
+class Trickle:
+    """What a measurement works with."""
+
+    topic: str
+    connection: Connection
+    engine: Engine
+    dagster: str
+    log: Path
+    claimed: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
+    """By publication and run. The ledger forgets when a lease began, so it is looked at while it lasts."""
+
+    def produce_one(self, number: int) -> None:
+        produce(self.connection, self.topic, [Record(value=b'{"id": %d}' % number, partition=0)])
+
+    def landed(self) -> int:
+        """How many records are committed; looks for new claims on the way."""
+        p, c = t.publication.c, t.claim.c
+        with read(self.engine) as connection:
+            rows = connection.execute(
+                select(p.id, p.state, p.end_offset - p.start_offset, c.run_id, c.lease_until).join(
+                    t.claim, c.publication_id == p.id
+                )
+            ).all()
+        for number, _, _, run_id, lease_until in rows:
+            if lease_until is not None:
+                self.claimed.setdefault((number, run_id), lease_until - LEASE_MS)
+        return sum(int(offsets) for _, state, offsets, *_ in rows if state == "committed")
+
+    def wait(self, until: float, *, records: int, moved: float) -> None:
+        """Look until then, or until all of so many records are committed; Permanent where nothing comes."""
+        last = self.landed()
+        while last < records and time.monotonic() < until:
+            time.sleep(LOOK)
+            now = self.landed()
+            if now > last:
+                last, moved = now, time.monotonic()
+            elif time.monotonic() - moved > STALLED:
+                raise _stalled(failures(self.engine, asset=ASSET), self.log)
+
+    def ways(self, *, first: int, last: int) -> list[Way]:
+        """The ways of the records of these offsets."""
+        told = told_of(self.dagster, asset=ASSET)
+        p, s = t.publication.c, t.slice_.c
+        with read(self.engine) as connection:
+            rows = connection.execute(
+                select(p.id, p.start_offset, p.end_offset, s.created_at, p.committed_at, p.run_id).join(
+                    t.slice_, s.id == p.slice_id
+                )
+            ).all()
+        found: list[Way] = []
+        for record in read_range(self.connection, self.topic, 0, first, last):
+            [row] = [row for row in rows if row.start_offset <= record.offset < row.end_offset]
+            run = told.get(row.run_id, Told())
+            found.append(
+                Way(
+                    produced=record.timestamp_ms,
+                    planned=_ms(row.created_at),
+                    committed=_ms(row.committed_at),
+                    claimed=self.claimed.get((row.id, row.run_id)),
+                    dequeued=run.dequeued,
+                    started=run.started,
+                    steps=run.steps,
+                )
+            )
+        return found
+
+
+def measure(
+    settings: Settings,
+    url: str,
+    *,
+    records: int,
+    every: float,
+    max_delay: str,
+    say: Callable[[str], None] = lambda what: None,
+) -> list[Way]:
+    """Produce so many records, one every so many seconds on average, and follow each to its commit."""
+    with trickling(settings, url, max_delay=max_delay, say=say) as trickle:
+        say("landing a first record, which makes the table")
+        trickle.produce_one(0)
+        trickle.wait(float("inf"), records=1, moved=time.monotonic())
+        for number in range(1, records + 1):
+            say(f"record {number} of {records}")
+            trickle.produce_one(number)
+            # Never in step with the sensor, which would always meet them at the same age.
+            pause = random.uniform(0.5, 1.5) * every
+            began = time.monotonic()
+            trickle.wait(began + pause, records=records + 1, moved=began)
+        say("waiting for the last ones")
+        trickle.wait(float("inf"), records=records + 1, moved=time.monotonic())
+        return trickle.ways(first=1, last=records + 1)
+
+
+@contextmanager
+def trickling(settings: Settings, url: str, *, max_delay: str, say: Callable[[str], None]) -> Generator[Trickle]:
+    """A topic, a ledger and a Dagster with one stream; gone afterwards, last made first."""
+    connection = Connection.of(settings)
+    settings.require_spark()
+    topic = SCRATCH + secrets.token_hex(4)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True)))
+        engine = stack.enter_context(scratch_ledger(url))
+        create_topic(connection, topic, partitions=1)
+        stack.callback(delete_topic, connection, topic)
+        (folder / "defs").mkdir()
+        declared = STREAM.format(asset=ASSET, topic=topic, max_delay=max_delay)
+        (folder / "defs" / "trickle.yaml").write_text(declared, encoding="utf-8")
+        stack.enter_context(_environment(_project(settings, engine, folder)))
+        state = folder / STATE
+        stack.callback(devstack.down, state)  # also what was only about to start
+        say("starting a Dagster of its own")
+        running = devstack.up(state, [SERVICE])
+        [service] = running.services
+        yield Trickle(topic, connection, engine, running.urls[SERVICE], service.log)
+
+
+def _project(settings: Settings, engine: Engine, folder: Path) -> dict[str, str]:
+    """The settings of the scratch project, as an environment: it stands above whatever is set around us."""
+    named = {
+        "HOME": str(folder),
+        "STREAMS": str(folder / "defs"),
+        "BOOTSTRAP_SERVERS": settings.require_broker(),
+        "DATABASE_URL": engine.url.render_as_string(hide_password=False),
+        "SPARK_REMOTE": settings.spark_remote or "",
+        "SPARK_MASTER": settings.spark_master or "",
+    }
+    named |= {f"KAFKA__{name.upper().replace('.', '_')}": value for name, value in settings.kafka.items()}
+    return {PREFIX + name: value for name, value in named.items()}
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Generator[None]:
+    """Set for the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stalled(reasons: list[str], log: Path) -> Permanent:
+    return Permanent(
+        f"nothing landed for {STALLED:.0f} seconds",
+        why=reasons[-1] if reasons else f"the ledger knows of no failure; Dagster's log ends with:\n{tail(log)}",
+        cure="look whether broker and Spark answer (`kafka-assets doctor`), and measure again",
+    )
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
