@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_assets.broker.admin import TIMEOUT, admin
+from kafka_assets.broker.cluster import describe_cluster
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.topics import describe_topic
@@ -38,6 +39,9 @@ class ListedPartition:
 
 def list_topics(connection: Connection, *, internal: bool = False, timeout: float = TIMEOUT) -> list[ListedTopic]:
     """Every topic that the user may see, by name; Kafka's own only where asked for."""
+    describe_cluster(
+        connection, timeout=timeout
+    )  # nobody there is known at once, and metadata would wait for all of it
     with admin(connection, timeout=timeout) as asking:
         found = asking.metadata().topics
     return [

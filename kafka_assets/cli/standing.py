@@ -37,7 +37,7 @@ def streams(as_json: AsJson = False) -> None:
 
 
 def lag(names: Streams = None, as_json: AsJson = False) -> None:
-    """Show how far each partition is behind, as the broker was when the sensor last asked it (observed_at)."""
+    """Show how far each partition is behind, as the broker was when the sensor last asked it."""
     from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.audit.streams import lags
     from kafka_assets.settings import load_settings
@@ -50,8 +50,11 @@ def lag(names: Streams = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    shown = ("asset", "topic", "partition", "committed_through", "planned_through", "last_stable", "lag", "hanging")
-    print_table((*shown, "observed_at"), rows)
+    named = {"committed": "committed_through", "planned": "planned_through", "end": "last_stable"}
+    rows = [{**row, **{short: row[name] for short, name in named.items()}} for row in rows]
+    seen = min((row["observed_at"] for row in rows), default=None)
+    title = f"as seen at {seen:%Y-%m-%d %H:%M:%S} UTC" if seen else None
+    print_table(("asset", "topic", "partition", *named, "lag", "hanging"), rows, title=title)
 
 
 def slices(
@@ -84,7 +87,8 @@ def slices(
     if as_json:
         print_json([{name: value for name, value in row.items() if name not in ("id", "key")} for row in rows])
         return
-    shown = ("slice", "offsets", "state", "records_read", "landed", "quarantined", "reason")
+    shown = ("slice", "state", "read", "landed", "bad", "reason")
+    rows = [{**row, "read": row["records_read"], "bad": row["quarantined"]} for row in rows]
     print_table(shown, rows)
     if len(rows) == limit:
         out.print(f"the newest {limit}; --limit shows more")

@@ -53,11 +53,8 @@ def _import(
         with write(engine) as connection:
             source = source_in(connection, stream=stream, topic=topic, topic_id=topic_id)
             connection.execute(select(t.source.c.id).where(t.source.c.id == source.id).with_for_update()).all()
-            known = dict(
-                connection.execute(
-                    select(p.partition, p.planned_through).where(p.source_id == source.id)
-                ).tuples().all()
-            )  # fmt: skip
+            rows = connection.execute(select(p.partition, p.planned_through).where(p.source_id == source.id)).all()
+            known = {row[0]: row[1] for row in rows}
             if there := sorted(known.keys() & origins.keys()):
                 raise _known(stream, topic, {part: known[part] for part in there})
             for partition, origin in sorted(origins.items()):

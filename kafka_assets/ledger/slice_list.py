@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import eq, ge, gt, lt
 from typing import Any
 
 from sqlalchemy import Engine, Row, and_, select
@@ -112,15 +113,18 @@ def _slices(asset: str) -> Any:
 
 def _where(wanted: Wanted) -> list[Any]:
     s, src, p = t.slice_.c, t.source.c, t.publication.c
-    conditions = {
-        "topic": src.topic == wanted.topic,
-        "partition": s.partition == wanted.partition,
-        "start": s.end_offset > wanted.start,
-        "end": s.start_offset < wanted.end,
-        "since_ms": p.last_timestamp >= wanted.since_ms,
-        "until_ms": p.first_timestamp < wanted.until_ms,
-    }
-    return [condition for name, condition in conditions.items() if getattr(wanted, name) is not None]
+    found: list[Any] = []
+    for value, column, meets in (
+        (wanted.topic, src.topic, eq),
+        (wanted.partition, s.partition, eq),
+        (wanted.start, s.end_offset, gt),
+        (wanted.end, s.start_offset, lt),
+        (wanted.since_ms, p.last_timestamp, ge),
+        (wanted.until_ms, p.first_timestamp, lt),
+    ):
+        if value is not None:
+            found.append(meets(column, value))
+    return found
 
 
 def _in_state(state: str) -> list[Any]:
