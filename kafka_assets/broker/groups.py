@@ -4,10 +4,11 @@
 # confluent_kafka.admin is where these are documented to be; it only lacks an __all__.
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
@@ -17,6 +18,11 @@ from kafka_assets.errors import BrokerRefused, BrokerUnavailable, GroupMissing, 
 
 Where = tuple[str, int]
 
+_SETTLING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 _MISSING = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID}
 _IN_USE = {
     KafkaError.NON_EMPTY_GROUP,
@@ -84,12 +90,8 @@ def set_offsets(
     with admin(connection, timeout=timeout) as asking:
         _refuse_members(_described(asking, group))
         places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
-        futures = asking.client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, places)], request_timeout=asking.left()
-        )
-        answer = asking.answers(cast("dict[str, Future[Any]]", futures))[group]
-        if isinstance(answer, KafkaError):
-            raise _group_error(connection, group, answer)
+        wanted = [ConsumerGroupTopicPartitions(group, places)]
+        answer = _ask(asking, group, asking.client.alter_consumer_group_offsets, wanted)
         for place in answer.topic_partitions:
             if place.error is not None:
                 raise _group_error(connection, group, place.error)
@@ -100,17 +102,11 @@ def delete_group(connection: Connection, group: str, *, timeout: float = TIMEOUT
     """Delete a group and what it has committed; refused while it has members."""
     with admin(connection, timeout=timeout) as asking:
         _refuse_members(_described(asking, group))
-        futures = asking.client.delete_consumer_groups([group], request_timeout=asking.left())
-        answer = asking.answers(cast("dict[str, Future[None]]", futures))[group]
-        if isinstance(answer, KafkaError):
-            raise _group_error(connection, group, answer)
+        _ask(asking, group, asking.client.delete_consumer_groups, [group])
 
 
 def _described(asking: Admin, group: str) -> Group:
-    futures = asking.client.describe_consumer_groups([group], request_timeout=asking.left())
-    answer: Any = asking.answers(futures)[group]
-    if isinstance(answer, KafkaError):
-        raise _group_error(asking.connection, group, answer)
+    answer = _ask(asking, group, asking.client.describe_consumer_groups, [group])
     members = tuple(
         Member(
             client_id=str(one.client_id),
@@ -127,17 +123,23 @@ def _described(asking: Admin, group: str) -> Group:
 
 
 def _offsets(asking: Admin, group: str) -> dict[Where, int]:
-    futures = asking.client.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], request_timeout=asking.left()
-    )
-    answer: Any = asking.answers(futures)[group]
-    if isinstance(answer, KafkaError):
-        raise _group_error(asking.connection, group, answer)
+    answer = _ask(asking, group, asking.client.list_consumer_group_offsets, [ConsumerGroupTopicPartitions(group)])
     return {
         (place.topic, place.partition): place.offset
         for place in sorted(answer.topic_partitions, key=lambda place: (place.topic, place.partition))
         if place.offset >= 0
     }
+
+
+def _ask(asking: Admin, group: str, call: Callable[..., Mapping[str, Future[Any]]], wanted: object) -> Any:
+    """The coordinator's answer; asked again while there is none, as at a broker's first group ever."""
+    while True:
+        answer = asking.answers(call(wanted, request_timeout=asking.left()))[group]
+        if not isinstance(answer, KafkaError):
+            return answer
+        if answer.code() not in _SETTLING or time.monotonic() > asking.deadline:
+            raise _group_error(asking.connection, group, answer)
+        time.sleep(0.1)
 
 
 def _refuse_members(found: Group) -> None:
@@ -164,7 +166,7 @@ def _group_error(connection: Connection, group: str, error: KafkaError) -> Kafka
         return _missing(connection, group, said)
     if error.code() in _IN_USE:
         return BrokerRefused(f"the group {group!r} is in use", why=said, cure="stop its consumers, and try again")
-    if error.retriable():
+    if error.retriable() or error.code() in _SETTLING:
         return BrokerUnavailable(
             f"the broker at {connection.bootstrap_servers} has no answer for the group {group!r} now",
             why=said,
