@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import Engine
 
-from kafka_assets.errors import LeaseHeld, LedgerBusy, SettingsError, SliceRefused, TopicChanged
+from kafka_assets.errors import LeaseHeld, LedgerBusy, SettingsError, SliceRefused, TopicChanged, UsageError
 from kafka_assets.ledger import retries
 from kafka_assets.ledger.claims import record_failure
 from kafka_assets.ledger.derived import add_publications
@@ -187,6 +187,14 @@ class SkipContract:
         assert scalar(engine, "select count(*) from kafka_source") == 1
         assert whole(engine)
 
+    def test_no_partition_is_left_to_begin_at_a_guess(self, engine: Engine) -> None:
+        with pytest.raises(UsageError, match="partitions 1 of the topic 'orders' are left out"):
+            take_over(engine, {0: 7}, partitions=2)
+        assert rows(engine, "select * from kafka_source") == []
+        take_over(engine, {0: 7})
+        take_over(engine, {1: 3}, partitions=2)
+        assert next_offsets(engine, group=ASSET) == {("orders", 0): 7, ("orders", 1): 3}
+
     def test_the_last_and_the_next_offset_with_and_without_a_default(self, engine: Engine) -> None:
         take_over(engine, {0: 7, 1: 0})
         at = {"group": ASSET, "topic": "orders"}
@@ -234,7 +242,7 @@ def land(engine: Engine, keys: Sequence[SliceKey], *, force: bool = False) -> No
     Attempt(engine, keys).claim(force=force).publish()
 
 
-def take_over(engine: Engine, origins: dict[int, int]) -> None:
+def take_over(engine: Engine, origins: dict[int, int], *, partitions: int = 0) -> None:
     import_origins(
         engine,
         stream=ASSET,
@@ -242,7 +250,7 @@ def take_over(engine: Engine, origins: dict[int, int]) -> None:
         topic="orders",
         topic_id="id-1",
         origins=origins,
-        offsets=dict.fromkeys(origins, Offsets(0, 100, 100)),
+        offsets=dict.fromkeys([*origins, *range(partitions)], Offsets(0, 100, 100)),
     )
 
 

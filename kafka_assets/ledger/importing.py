@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from kafka_assets.errors import LedgerBusy, SettingsError
+from kafka_assets.errors import LedgerBusy, SettingsError, UsageError
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import write
@@ -27,6 +27,8 @@ def import_origins(
     offsets: Mapping[int, Offsets],
 ) -> None:
     """Begin each of these partitions at its origin, all or none; refused where the ledger knows one of them.
+
+    `offsets` are those of all partitions of the topic: each must have an origin now, or be known already.
 
     The source, the progress and the committed rows come in one transaction: a sensor that ticks meanwhile sees
     none of it, and either plans after it, from these origins, or was first, and this is refused.
@@ -57,6 +59,8 @@ def _import(
             known = {row[0]: row[1] for row in rows}
             if there := sorted(known.keys() & origins.keys()):
                 raise _known(stream, topic, {part: known[part] for part in there})
+            if left := sorted(offsets.keys() - origins.keys() - known.keys()):
+                raise _left_out(topic, left)
             for partition, origin in sorted(origins.items()):
                 at = offsets[partition]
                 connection.execute(
@@ -86,6 +90,14 @@ def _import(
             why="a sensor ticks on this ledger",
             cure="try again; where it has planned meanwhile, its slices stand and the import is refused",
         ) from error
+
+
+def _left_out(topic: str, partitions: Sequence[int]) -> UsageError:
+    return UsageError(
+        f"partitions {', '.join(map(str, partitions))} of the topic {topic!r} are left out",
+        why="once a topic is known, a partition that is met later begins at offset 0: all of it would land",
+        cure="import all partitions at once; --missing says where those begin for which nothing is stored",
+    )
 
 
 def _known(stream: str, topic: str, known: Mapping[int, int]) -> SettingsError:
