@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,8 @@ def set_offsets(
 ) -> dict[Where, int]:
     """Make these the group's next offsets; refused while it has members, which would overwrite them."""
     with admin(connection, timeout=timeout) as asking:
-        _refuse_members(_described(asking, group))
+        with suppress(GroupMissing):  # it is made so
+            _refuse_members(_described(asking, group))
         places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
         wanted = [ConsumerGroupTopicPartitions(group, places)]
         answer = _ask(asking, group, asking.client.alter_consumer_group_offsets, wanted)

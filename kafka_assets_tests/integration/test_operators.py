@@ -197,3 +197,5 @@ def test_a_group_is_described_reset_and_deleted(command: Commands, broker: str, 
 
     assert command("groups", "delete", group, "--yes", "--json").json == {"group": group, "deleted": True}
     assert "does not exist" in command("groups", "describe", group, code=1).err
+    new = command("groups", "reset", group, topic, "--to", "latest", "--yes", "--json").json
+    assert [(one["before"], one["next_offset"]) for one in new] == [(None, 6), (None, 1)]
