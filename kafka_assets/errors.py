@@ -60,6 +60,10 @@ class TopicMissing(Permanent):
     """The topic does not exist on the broker."""
 
 
+class GroupMissing(Permanent):
+    """The consumer group does not exist on the broker."""
+
+
 class TopicChanged(Retryable):
     """The topic was deleted and created again while it was being looked at."""
 

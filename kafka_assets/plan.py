@@ -77,16 +77,16 @@ def plan_partition(where: str, progress: Progress, offsets: Offsets, policy: Pol
     available = offsets.last_stable - at
     waited = timedelta(milliseconds=progress.pending_ms) if progress.pending_ms is not None else timedelta(0)
     if available > 0 and (available >= policy.max_records or waited >= policy.max_delay):
-        planned.extend(_cut(at, offsets.last_stable, policy))
+        planned.extend(cut(at, offsets.last_stable, max_records=policy.max_records)[: policy.max_slices])
     return planned
 
 
-def _cut(start: int, end: int, policy: Policy) -> list[NewSlice]:
+def cut(start: int, end: int, *, max_records: int) -> list[NewSlice]:
     """Few and equal slices: a backlog of 1.2 times `max_records` makes two of 0.6, not a big and a tiny one."""
-    count = -(-(end - start) // policy.max_records)
+    count = -(-(end - start) // max_records)
     size, longer = divmod(end - start, count)
     bounds = [start + size * index + min(index, longer) for index in range(count + 1)]
-    return [NewSlice(first, last) for first, last in pairwise(bounds)][: policy.max_slices]
+    return [NewSlice(first, last) for first, last in pairwise(bounds)]
 
 
 def in_turns(

@@ -240,3 +240,8 @@ def declare(**attributes: Any) -> Stream:
             why=f"there is no attribute {where!r}" if unknown else "",
             cure=f"known attributes: {known}" if unknown else f"correct {where!r} where the stream is declared",
         ) from error
+
+
+def root_of(stream: Stream) -> str:
+    """The name of the stream whose slices these are: its own, or of the one that reads the topic for it."""
+    return stream.root if isinstance(stream, Derived) else stream.name

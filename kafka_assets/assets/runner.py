@@ -73,14 +73,14 @@ class Runner:
 
     def __enter__(self) -> Self:
         self.engine = make_engine(self._settings.database_url)
-        self._instance = self._given or dg.DagsterInstance.from_config(str(_home(self._settings)))
+        self.instance = self._given or dg.DagsterInstance.from_config(str(_home(self._settings)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._given is None:
-            self._instance.dispose()
+            self.instance.dispose()
         self.engine.dispose()
 
     def once(self) -> Done:
@@ -142,9 +142,9 @@ class Runner:
         found = self._tick()
         done.troubles = found.troubles
         for event in found.events:
-            self._instance.report_runless_asset_event(event)
+            self.instance.report_runless_asset_event(event)
         for request in found.requests:
-            failure = self._run(request)
+            failure = self.run(request)
             done.runs += 1
             if failure is not None:
                 done.failures.append(failure)
@@ -156,20 +156,20 @@ class Runner:
             [flushing(stream) for stream in self.streams],
             engine=self.engine,
             connection=lambda: Connection.of(self._settings),
-            instance=self._instance,
+            instance=self.instance,
             log=_log,
             cursor=self._cursor,
         )
         self._cursor = found.cursor
         return found
 
-    def _run(self, request: dg.RunRequest) -> str | None:
+    def run(self, request: dg.RunRequest) -> str | None:
         """Carry out a run here; why it failed, if it did."""
         assert request.asset_selection is not None
         first, last = (request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
         self._say(f"landing {first}" + (f" … {last}" if last != first else ""))
         result = self._job.execute_in_process(
-            instance=self._instance,
+            instance=self.instance,
             asset_selection=list(request.asset_selection),
             tags=dict(request.tags),
             raise_on_error=False,

@@ -59,7 +59,7 @@ def read_range(
                 offset = cast(int, message.offset())
                 if offset >= end:
                     return
-                yield _record(message)
+                yield record_of(message)
             # Past holes and control records no message comes; only the position tells.
             now = _position(connection, consumer, topic, partition)
             if messages or now > position:
@@ -99,7 +99,8 @@ def _not_there(topic: str, partition: int, position: int, end: int) -> BrokerUna
     )
 
 
-def _record(message: Message) -> StoredRecord:
+def record_of(message: Message) -> StoredRecord:
+    """A message as Kafka has it."""
     return StoredRecord(
         topic=cast(str, message.topic()),
         partition=cast(int, message.partition()),

@@ -6,7 +6,21 @@ import sys
 
 import typer
 
-from kafka_assets.cli import bench, database, demo, doctor, landing, stack
+from kafka_assets.cli import (
+    bench,
+    consume,
+    database,
+    demo,
+    doctor,
+    groups,
+    importing,
+    landing,
+    moves,
+    quarantine,
+    stack,
+    standing,
+    topics,
+)
 from kafka_assets.cli.console import report
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
@@ -17,7 +31,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (stack, demo, database, landing, doctor, bench):
+COMMANDS = (
+    *(stack, demo, database, landing, standing, moves, importing, quarantine),
+    *(topics, groups, consume, doctor, bench),
+)
+for module in COMMANDS:
     module.register(app)
 
 

@@ -8,6 +8,16 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
 
 
+def advance_all(connection: Connection, *, source_id: int, partition: int) -> None:
+    """Set committed_through of every asset that reads this partition: a slice that is lost or skipped is so for all."""
+    done = t.committed.c
+    assets = connection.scalars(
+        select(done.asset).where(done.source_id == source_id, done.partition == partition)
+    ).all()
+    for asset in sorted(assets):
+        advance(connection, asset=asset, source_id=source_id, partition=partition)
+
+
 def advance(connection: Connection, *, asset: str, source_id: int, partition: int) -> None:
     """Set committed_through: lock its row, then a statement of its own.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import BigInteger, Connection, Engine, bindparam, case, func, insert, literal, select, update
 
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.committed import advance
+from kafka_assets.ledger.committed import advance_all
 from kafka_assets.ledger.constructs import now_ms, now_ts
 from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.sources import Source, make_sources, require_not_retired
@@ -125,7 +125,7 @@ def commit_plan(
         for new in slices:
             _insert_slice(connection, source, partition, new, asset=asset, first=new.start == origin)
         if any(new.kind != "normal" for new in slices):
-            advance(connection, asset=asset, source_id=source.id, partition=partition)
+            advance_all(connection, source_id=source.id, partition=partition)
     return [
         SliceKey(topic=source.topic, incarnation=source.incarnation, partition=partition, start=new.start, end=new.end)
         for new in slices

@@ -59,20 +59,19 @@ def make_sources(engine: Engine, *, stream: str, topics: Mapping[str, str]) -> d
     """
     try:
         with write(engine) as connection:
-            known = connection.execute(
-                select(t.source).where(t.source.c.stream == stream).order_by(t.source.c.id).with_for_update()
-            ).all()
-            now = connection.scalar(select(now_ts()))
-            for topic, topic_id in topics.items():
-                _make(connection, [row for row in known if row.topic == topic], stream, topic, topic_id, now=now)
-            rows = connection.execute(select(t.source).where(t.source.c.stream == stream).order_by(t.source.c.id)).all()
+            found = _made(connection, stream=stream, topics=topics)
     except IntegrityError as error:
         raise LedgerBusy(
             f"another planner met new topics of stream {stream!r} at the same moment",
             why="two sensors share this ledger, or one evaluation overlaps the next",
             cure="nothing: the next tick goes on from there",
         ) from error
-    return {one.topic: one for one in _sources(rows) if topics.get(one.topic) == one.topic_id}
+    return found
+
+
+def source_in(connection: Connection, *, stream: str, topic: str, topic_id: str) -> Source:
+    """The source of one topic, made in a transaction of the caller's."""
+    return _made(connection, stream=stream, topics={topic: topic_id})[topic]
 
 
 def require_not_retired(connection: Connection, source: Source) -> None:
@@ -103,6 +102,17 @@ def _sources(rows: Sequence[Row[Any]]) -> list[Source]:
         )
         for row in rows
     ]
+
+
+def _made(connection: Connection, *, stream: str, topics: Mapping[str, str]) -> dict[str, Source]:
+    known = connection.execute(
+        select(t.source).where(t.source.c.stream == stream).order_by(t.source.c.id).with_for_update()
+    ).all()
+    now = connection.scalar(select(now_ts()))
+    for topic, topic_id in topics.items():
+        _make(connection, [row for row in known if row.topic == topic], stream, topic, topic_id, now=now)
+    rows = connection.execute(select(t.source).where(t.source.c.stream == stream).order_by(t.source.c.id)).all()
+    return {one.topic: one for one in _sources(rows) if topics.get(one.topic) == one.topic_id}
 
 
 def _make(

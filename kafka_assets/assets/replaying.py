@@ -1,0 +1,68 @@
+"""Replay: slices land again, in runs here; each run replaces what its slices had, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from kafka_assets.assets.batches import in_batches
+from kafka_assets.assets.keys import add_keys, places
+from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, STREAM_TAG
+from kafka_assets.assets.runner import Runner
+from kafka_assets.ledger.requests import Due
+from kafka_assets.slices import SliceKey, digest
+from kafka_assets.streams import Stream
+
+MAX_OFFSETS = 1_000_000
+"""What a run replays is one transaction, which holds its slices' rows until it ends."""
+
+
+@dataclass
+class Replayed:
+    """What came of it."""
+
+    landed: list[SliceKey] = field(default_factory=list[SliceKey])
+    failed: dict[SliceKey, str] = field(default_factory=dict[SliceKey, str])
+    """Why; the slice has what it had before."""
+
+
+def replay(runner: Runner, stream: Stream, keys: Sequence[SliceKey], *, force: bool = False) -> Replayed:
+    """Land these slices again, in batches; a batch that fails is halved, until single slices are named.
+
+    A run of them carries no request token, so it replaces what is committed. With `force`, also by fewer
+    records than were committed, and while another run holds a lease.
+    """
+    done = Replayed()
+    add_keys(runner.instance, stream, [str(key) for key in keys])
+    wanted = [Due(number, key, attempt=0, token=None) for number, key in enumerate(keys)]
+    for batch in in_batches(wanted, places(runner.instance, stream), max_offsets=MAX_OFFSETS):
+        _land(runner, stream, [one.key for one in batch], done, force=force)
+    return done
+
+
+def _land(runner: Runner, stream: Stream, keys: Sequence[SliceKey], done: Replayed, *, force: bool) -> None:
+    failure = runner.run(_request(stream, keys, force=force))
+    if failure is None:
+        done.landed += keys
+    elif len(keys) == 1:
+        done.failed[keys[0]] = failure
+    else:
+        half = len(keys) // 2
+        _land(runner, stream, keys[:half], done, force=force)
+        _land(runner, stream, keys[half:], done, force=force)
+
+
+def _request(stream: Stream, keys: Sequence[SliceKey], *, force: bool) -> dg.RunRequest:
+    named = [str(key) for key in keys]
+    return dg.RunRequest(
+        asset_selection=[dg.AssetKey(stream.name)],
+        tags={
+            "dagster/asset_partition_range_start": named[0],
+            "dagster/asset_partition_range_end": named[-1],
+            DIGEST_TAG: digest(named),
+            STREAM_TAG: stream.name,
+            **({FORCE_TAG: "true"} if force else {}),
+        },
+    )

@@ -1,0 +1,103 @@
+"""Where streams stand, each in one line; and each of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine, func, select
+
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger import views
+from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.requests import given_up, waiting
+from kafka_assets.ledger.schema import current_revision, require_schema
+from kafka_assets.streams import Stream
+
+
+@dataclass(frozen=True)
+class StreamStanding:
+    """A declared stream, and what the ledger has of it: nothing before its first tick."""
+
+    stream: str
+    reads: str
+    target: str
+    mode: str
+    asset: str
+    partitions: int
+    lag: int
+    waiting: int
+    """Slices that are planned and not landed."""
+    failed: int
+    """Slices that were given up."""
+    quarantined: int
+    """Records."""
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """A line of kafka_lag."""
+
+    asset: str
+    stream: str
+    topic: str
+    partition: int
+    committed_through: int
+    planned_through: int
+    last_stable: int
+    high_watermark: int
+    lag: int
+    hanging: int
+    observed_at: datetime
+
+
+def stream_standing(engine: Engine, streams: Sequence[Stream]) -> list[StreamStanding]:
+    """One line for each stream; also where there is no ledger yet."""
+    assets = [one.asset for one in streams]
+    begun = current_revision(engine) is not None
+    if begun:
+        require_schema(engine)
+    behind = lags(engine, assets=assets) if begun else []
+    waits = waiting(engine, assets=assets) if begun else {}
+    failed = given_up(engine, assets=assets) if begun else {}
+    bad = _quarantined(engine, assets) if begun else {}
+    return [
+        StreamStanding(
+            stream=one.name,
+            reads=one.reads,
+            target=one.target,
+            mode=one.mode,
+            asset=one.asset,
+            partitions=sum(part.asset == one.asset for part in behind),
+            lag=sum(part.lag for part in behind if part.asset == one.asset),
+            waiting=waits.get(one.asset, 0),
+            failed=failed.get(one.asset, 0),
+            quarantined=bad.get(one.asset, 0),
+        )
+        for one in streams
+    ]
+
+
+def lags(engine: Engine, *, assets: Collection[str]) -> list[PartitionLag]:
+    """Each partition that these assets read, as the sensor saw it last."""
+    v = views.lag.table.c
+    with read(engine) as connection:
+        rows = connection.execute(
+            select(
+                v.asset, v.stream, v.topic, v.topic_partition, v.committed_through, v.planned_through,
+                v.last_stable, v.high_watermark, v.lag, v.hanging, v.observed_at,
+            )
+            .where(v.asset.in_(sorted(assets)))
+            .order_by(v.asset, v.topic, v.topic_partition)
+        ).all()  # fmt: skip
+    return [PartitionLag(*row) for row in rows]
+
+
+def _quarantined(engine: Engine, assets: Collection[str]) -> dict[str, int]:
+    q = t.quarantine.c
+    with read(engine) as connection:
+        rows = connection.execute(
+            select(q.asset, func.count()).where(q.asset.in_(sorted(assets))).group_by(q.asset)
+        ).all()
+    return {row[0]: row[1] for row in rows}

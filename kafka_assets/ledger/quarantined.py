@@ -1,0 +1,77 @@
+"""What is in quarantine: how much of what, and the records themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine, func, select
+
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.engine import read
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Records of one asset that are bad for one reason."""
+
+    asset: str
+    reason: str
+    records: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """One bad record, as Kafka delivered it."""
+
+    asset: str
+    topic: str
+    incarnation: int
+    partition: int
+    offset: int
+    reason: str
+    key: bytes | None
+    value: bytes | None
+    headers: str | None
+    timestamp_ms: int | None
+    quarantined_at: datetime
+
+
+def quarantine_reasons(engine: Engine, *, assets: Collection[str]) -> list[Reason]:
+    """How many records each reason has put in quarantine, most first."""
+    q = t.quarantine.c
+    found = func.count()
+    with read(engine) as connection:
+        rows = connection.execute(
+            select(q.asset, q.reason, found, func.min(q.quarantined_at), func.max(q.quarantined_at))
+            .where(q.asset.in_(sorted(assets)))
+            .group_by(q.asset, q.reason)
+            .order_by(found.desc(), q.asset, q.reason)
+        ).all()
+    return [Reason(*row) for row in rows]
+
+
+def quarantined(
+    engine: Engine, *, asset: str, partition: int | None = None, offset: int | None = None, limit: int = 20
+) -> list[Quarantined]:
+    """The records themselves, by place, beginning at an offset where one is given."""
+    q, src = t.quarantine.c, t.source.c
+    statement = (
+        select(
+            q.asset, src.topic, src.incarnation, q.kafka_partition, q.kafka_offset, q.reason, q.key, q.value,
+            q.headers, q.kafka_timestamp, q.quarantined_at,
+        )
+        .join_from(t.quarantine, t.source, q.kafka_source == src.id)
+        .where(q.asset == asset)
+        .order_by(q.kafka_source, q.kafka_partition, q.kafka_offset)
+        .limit(limit)
+    )  # fmt: skip
+    if partition is not None:
+        statement = statement.where(q.kafka_partition == partition)
+    if offset is not None:
+        statement = statement.where(q.kafka_offset >= offset)
+    with read(engine) as connection:
+        return [Quarantined(*row) for row in connection.execute(statement)]

@@ -1,0 +1,159 @@
+"""Slices as an operator asks for them: of a stream's current topics, by place, state or the time of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import eq, ge, gt, lt
+from typing import Any
+
+from sqlalchemy import Engine, Row, and_, select
+
+from kafka_assets.errors import UsageError
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.engine import read
+from kafka_assets.slices import SliceKey
+
+STATES = ("planned", "committed", "failed", "lost", "skipped", "open")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A slice, and how one asset stands to it."""
+
+    id: int
+    key: SliceKey
+    state: str
+    """The publication's; or lost, skipped, open; or planned, where the asset has no publication of it yet."""
+    reason: str | None
+    """Why it is lost or skipped, or why the last attempt failed."""
+    run_id: str | None
+    committed_at: datetime | None
+    records_read: int | None
+    landed: int | None
+    quarantined: int | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which slices: those that meet [start, end) of a partition, or whose records' times meet [since, until)."""
+
+    topic: str | None = None
+    partition: int | None = None
+    start: int | None = None
+    end: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def by_time(self) -> bool:
+        return self.since_ms is not None or self.until_ms is not None
+
+
+def list_slices(
+    engine: Engine,
+    *,
+    stream: str,
+    asset: str,
+    wanted: Wanted | None = None,
+    state: str | None = None,
+    limit: int | None = None,
+) -> list[Listed]:
+    """Slices of topics that the stream reads now, in order; with a limit the newest of them.
+
+    By time means by the records' own timestamps, as they were when the slice was committed: one that is
+    not committed has none, and is not found so.
+    """
+    s, src = t.slice_.c, t.source.c
+    statement = _slices(asset).where(src.stream == stream, src.retired_at.is_(None), *_where(wanted or Wanted()))
+    if state is not None:
+        statement = statement.where(*_in_state(state))
+    with read(engine) as connection:
+        rows = connection.execute(statement.order_by(s.id.desc()).limit(limit)).all()
+    return sorted(map(_listed, rows), key=lambda one: (one.key.topic, one.key.partition, one.key.start))
+
+
+def find_slices(engine: Engine, *, stream: str, asset: str, keys: Sequence[SliceKey]) -> list[Listed]:
+    """The slices with these keys, in order; UsageError for one that the stream does not have."""
+    s, src = t.slice_.c, t.source.c
+    found: list[Listed] = []
+    with read(engine) as connection:
+        for key in sorted(set(keys)):
+            place = and_(
+                src.topic == key.topic,
+                src.incarnation == key.incarnation,
+                s.partition == key.partition,
+                s.start_offset == key.start,
+                s.end_offset == key.end,
+            )
+            row = connection.execute(_slices(asset).where(src.stream == stream, place)).first()
+            if row is None:
+                raise UsageError(
+                    f"the stream {stream!r} has no slice {key}",
+                    why="slices come from planning, and keep their bounds",
+                    cure=f"`kafka-assets slices {stream}` lists them",
+                )
+            found.append(_listed(row))
+    return found
+
+
+def _slices(asset: str) -> Any:
+    s, src, p, c = t.slice_.c, t.source.c, t.publication.c, t.claim.c
+    return (
+        select(
+            s.id, src.topic, src.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, s.is_open, s.reason,
+            p.state, p.run_id, p.committed_at, p.records_read, p.landed, p.quarantined, c.failure,
+        )
+        .join_from(t.slice_, t.source, s.source_id == src.id)
+        .outerjoin(t.publication, and_(p.slice_id == s.id, p.asset == asset))
+        .outerjoin(t.claim, c.publication_id == p.id)
+    )  # fmt: skip
+
+
+def _where(wanted: Wanted) -> list[Any]:
+    s, src, p = t.slice_.c, t.source.c, t.publication.c
+    found: list[Any] = []
+    for value, column, meets in (
+        (wanted.topic, src.topic, eq),
+        (wanted.partition, s.partition, eq),
+        (wanted.start, s.end_offset, gt),
+        (wanted.end, s.start_offset, lt),
+        (wanted.since_ms, p.last_timestamp, ge),
+        (wanted.until_ms, p.first_timestamp, lt),
+    ):
+        if value is not None:
+            found.append(meets(column, value))
+    return found
+
+
+def _in_state(state: str) -> list[Any]:
+    s, p = t.slice_.c, t.publication.c
+    if state not in STATES:
+        raise UsageError(f"there is no state {state!r}", cure=f"choose one of {', '.join(STATES)}")
+    if state in ("lost", "skipped"):
+        return [s.kind == state]
+    if state == "open":
+        return [s.is_open]
+    normal = [s.kind == "normal", s.is_open.is_(False)]
+    if state == "committed":
+        return [*normal, p.state == "committed"]
+    if state == "failed":
+        return [*normal, p.state == "failed", p.state != "committed"]  # said for the index that leaves those out
+    return [*normal, (p.state == "planned") & (p.state != "committed") | p.id.is_(None)]
+
+
+def _listed(row: Row[Any]) -> Listed:
+    state = row.kind if row.kind != "normal" else "open" if row.is_open else row.state or "planned"
+    done = state == "committed"
+    return Listed(
+        id=row.id,
+        key=SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset),
+        state=state,
+        reason=row.reason or (None if done else row.failure),
+        run_id=row.run_id,
+        committed_at=row.committed_at,
+        records_read=row.records_read if done else None,
+        landed=row.landed if done else None,
+        quarantined=row.quarantined if done else None,
+    )
