@@ -47,6 +47,7 @@ class _Looked:
 
     now: datetime
     met: Sequence[Told]
+    strangers: set[int]
     met_through: int
     swept: Sequence[Told]
     swept_through: int
@@ -89,10 +90,10 @@ def _look(engine: Engine, cursor: Cursor, by_asset: Mapping[str, Stream]) -> _Lo
         at = min(cursor.met, head)  # another ledger than before, which has fewer
         through = min(at + MET_PER_TICK, head) if len(cursor.waiting) < WAITING else at
         done = sorted(cursor.waiting - ledger.uncommitted(connection, assets=by_asset)) if cursor.waiting else []
-        met = [
-            *ledger.those(connection, done[:MET_PER_TICK]),
-            *ledger.between(connection, at, through, assets=by_asset),
-        ]
+        landed = [one for one in ledger.those(connection, done[:MET_PER_TICK]) if one.asset in by_asset]
+        # Of a stream that was taken out of the project; if it comes back, the sweep finds them.
+        strangers = {*done[:MET_PER_TICK]} - {one.id for one in landed}
+        met = [*landed, *ledger.between(connection, at, through, assets=by_asset)]
         beginning = min((cursor.settled.get(asset, 0) for asset in by_asset), default=0)
         start = max(min(cursor.swept, head), beginning)
         end = min(start + SWEPT_PER_TICK, head)
@@ -102,7 +103,7 @@ def _look(engine: Engine, cursor: Cursor, by_asset: Mapping[str, Stream]) -> _Lo
             if one.id > cursor.settled.get(one.asset, 0)
         ]
     return _Looked(
-        now=now, met=met, met_through=through, swept=swept, swept_through=end,
+        now=now, met=met, strangers=strangers, met_through=through, swept=swept, swept_through=end,
         at_beginning=start == beginning, at_end=end == head,
     )  # fmt: skip
 
@@ -158,7 +159,7 @@ def _waiting(cursor: Cursor, looked: _Looked, still: set[int]) -> set[int]:
     met = {one.id for one in looked.met}
     planned = {one.id for one in looked.met if one.attempt is None and one.id > cursor.met}
     lost = {one.id for one in (*looked.met, *looked.swept) if one.lost}
-    return ((cursor.waiting - met) | planned | (met & still)) - lost
+    return ((cursor.waiting - met) | planned | (met & still)) - lost - looked.strangers
 
 
 def _sweep(
