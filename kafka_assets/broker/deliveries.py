@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +31,11 @@ class Outgoing:
     headers: Sequence[tuple[str, str | bytes | None]] = ()
     timestamp_ms: int | None = None
     partition: int | None = None
+
+    def __repr__(self) -> str:
+        """Short: a log or an error's note must not carry megabytes."""
+        key, value = reprlib.repr(self.key), reprlib.repr(self.value)
+        return f"Outgoing({self.topic!r}, value={value}, key={key}, partition={self.partition})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ class InOrder:
         self._place: tuple[str, int] | None = None
         self._since = time.monotonic()
         self._failed_before = outbox.deliveries.failed
-        self._stopped: Undelivered | None = None
+        self.stopped: Undelivered | None = None
+        """What it stopped with; raised to whoever sends on."""
         outbox.deliveries.collecting = True
 
     def before(self, place: tuple[str, int]) -> None:
@@ -51,15 +52,15 @@ class InOrder:
         self.check()
 
     def check(self) -> None:
-        if self._stopped is not None:
-            raise self._stopped
+        if self.stopped is not None:
+            raise self.stopped
         deliveries = self._outbox.deliveries
         waited = time.monotonic() - max(self._since, deliveries.progress_at)
         overdue = len(self._outbox) > 0 and waited > self._patience
         if overdue or self._outbox.finished is not None or deliveries.failed > self._failed_before:
             self._outbox.give_up()
-            self._stopped = undelivered(deliveries.take_untold(), stopped=True)
-            raise self._stopped
+            self.stopped = undelivered(deliveries.take_untold(), stopped=True)
+            raise self.stopped
 
 
 def undelivered(failures: list[Failure], *, stopped: bool = False) -> Undelivered:

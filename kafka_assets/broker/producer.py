@@ -138,7 +138,11 @@ class Producer:
             self._transactions.count()
             if self._guard is not None:
                 self._guard.before((record.topic, place))
-                self._put(record, key_bytes, value_bytes, place, on_delivery)
+                try:
+                    self._put(record, key_bytes, value_bytes, place, on_delivery)
+                except ProducerFinished:
+                    self._guard.check()  # a record before this one has failed: that is what is to be told
+                    raise
                 return
         self._put(record, key_bytes, value_bytes, place, on_delivery)
         self._outbox.serve(0)
@@ -209,6 +213,9 @@ class Producer:
     def abort(self) -> None:
         """End the transaction without its records."""
         self._transactions.abort()
+        if self._transactions.spoiled:
+            self._finalizer.detach()
+            self._open_outbox()
 
     @contextmanager
     def transaction(self) -> Generator[None]:
@@ -304,7 +311,7 @@ class Producer:
                 f"the producer was closed with an open transaction of {lost} records, which was aborted",
                 cure="commit or abort before closing; send its records again",
             )
-        if self._guard is not None:
+        if self._guard is not None and self._guard.stopped is None:
             self._guard.wait(deadline)
         self._deliveries.collecting = True
         if self._outbox.drain(deadline):

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from kafka_assets.broker.admin import TIMEOUT, kafka_error
 from kafka_assets.broker.outbox import Outbox
 from kafka_assets.broker.refusals import is_final, transaction_error
-from kafka_assets.errors import DeliveryFailed, UsageError
+from kafka_assets.errors import DeliveryFailed, TransactionMustAbort, UsageError
 
 
 class Transactions:
@@ -25,6 +25,9 @@ class Transactions:
         self.open = False
         self.records = 0
         """Sent in the open transaction."""
+        self.spoiled = False
+        """A record of the transaction failed. Its sequence number is skipped, and librdkafka's next one fails for it."""
+        self._failed_before = 0
 
     def count(self) -> None:
         """A record is about to be sent: a transactional producer needs an open transaction for it."""
@@ -51,24 +54,27 @@ class Transactions:
             self._ready = True
         self._ask("begin", lambda _: client.begin_transaction())
         self.open, self.records = True, 0
+        self._failed_before = self._outbox.deliveries.failed
 
     def commit(self) -> None:
         """Wait for each record and commit. DeliveryFailed: call it again. TransactionMustAbort: abort."""
         self._must_be_open("commit")
-        self._ask("commit", self._outbox.client.commit_transaction)
+        try:
+            self._ask("commit", self._outbox.client.commit_transaction)
+        except TransactionMustAbort:
+            self.spoiled = True
+            raise
         self.open = False
 
     def abort(self) -> None:
         """Give the records up: no read_committed reader ever sees one of them."""
         self._must_be_open("abort")
         deliveries = self._outbox.deliveries
-        collecting, deliveries.collecting = deliveries.collecting, True
-        try:
-            self._ask("abort", self._outbox.client.abort_transaction)
-            self._outbox.serve(0)
-            deliveries.take_untold()  # given up by the caller's own word
-        finally:
-            deliveries.collecting = collecting
+        self._outbox.serve(0)
+        self.spoiled = self.spoiled or deliveries.failed > self._failed_before
+        self._ask("abort", self._outbox.client.abort_transaction)
+        self._outbox.serve(0)
+        deliveries.take_untold()  # given up by the caller's own word
         self.open = False
 
     def _must_be_open(self, what: str) -> None:
