@@ -11,6 +11,8 @@ from kafka_assets.broker.admin import TIMEOUT, Watch, kafka_error, topic_error
 from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import RecordRefused
 
+QUICK = 2.0
+"""Seconds between two looks whether there is anybody to wait for."""
 FRESH = 300.0
 """Seconds, as librdkafka's and Java's own metadata age."""
 
@@ -44,13 +46,18 @@ class PartitionCounts:
             )
 
     def _ask(self, topic: str, *, known: int) -> int:
-        try:
-            found = self._client.list_topics(topic, timeout=TIMEOUT).topics[topic]
-        except KafkaException as raised:
-            if known:  # an outage is no reason to refuse what waits in the queue until it is over
-                return known
-            self._watch.check(self._client)
-            raise self._watch.unavailable(kafka_error(raised)) from raised
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                found = self._client.list_topics(topic, timeout=QUICK).topics[topic]
+                break
+            except KafkaException as raised:
+                if known:  # an outage is no reason to refuse what waits in the queue until it is over
+                    return known
+                self._client.poll(0)
+                self._watch.check(self._client)
+                if time.monotonic() > deadline:
+                    raise self._watch.unavailable(kafka_error(raised)) from raised
         error: KafkaError | None = found.error
         if error is not None and error.code() != KafkaError.LEADER_NOT_AVAILABLE:
             raise topic_error(self._connection, topic, error)

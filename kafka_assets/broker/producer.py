@@ -110,6 +110,14 @@ class Producer:
     def delivered_per_partition(self) -> Mapping[tuple[str, int], int]:
         return dict(self._deliveries.per_partition)
 
+    @property
+    def is_transactional(self) -> bool:
+        return self._transactional_id is not None
+
+    @property
+    def stops_on_first_error(self) -> bool:
+        return self._guard is not None
+
     def send(
         self,
         topic: str,

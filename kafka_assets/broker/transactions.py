@@ -26,7 +26,7 @@ class Transactions:
         self.records = 0
         """Sent in the open transaction."""
         self.spoiled = False
-        """A record of the transaction failed. Its sequence number is skipped, and librdkafka's next one fails for it."""
+        """A record of it failed: its sequence number is skipped, and librdkafka's next transaction fails for that."""
         self._failed_before = 0
 
     def count(self) -> None:

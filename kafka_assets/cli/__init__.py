@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from kafka_assets.cli import bench, database, demo, doctor, landing, stack
+from kafka_assets.cli import bench, database, demo, doctor, landing, produce, stack
 from kafka_assets.cli.console import report
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (stack, demo, database, landing, doctor, bench):
+for module in (stack, demo, database, landing, produce, doctor, bench):
     module.register(app)
 
 
