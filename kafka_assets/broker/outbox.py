@@ -22,12 +22,21 @@ PURGED = 5.0
 class Outbox:
     """One librdkafka producer. `put` waits for room, `drain` for answers; `give_up` ends all waiting."""
 
-    def __init__(self, connection: Connection, config: Mapping[str, str], deliveries: Deliveries) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        config: Mapping[str, str],
+        deliveries: Deliveries,
+        *,
+        on_statistics: Callable[[str], None] | None = None,
+    ) -> None:
         self.connection = connection
         self.deliveries = deliveries
         self.watch = Watch(connection)
         self.finished: ProducerFinished | None = None
         settled = cast("dict[str, Any]", {**config, "error_cb": self.watch.hear})
+        if on_statistics is not None:
+            settled["stats_cb"] = on_statistics
         self.client = create(lambda: Producer(settled, logger=LOGGER))
 
     def __len__(self) -> int:

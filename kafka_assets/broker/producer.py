@@ -8,46 +8,32 @@ import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.deliveries import (
-    KEEP,
-    Callback,
-    Deliveries,
-    Delivery,
-    Failure,
-    Interceptor,
-    Outcome,
-    Outgoing,
-)
+from kafka_assets.broker.deliveries import KEEP, Callback, Deliveries, Delivery, Failure, Interceptor, Outcome, Outgoing
 from kafka_assets.broker.in_order import CONFIG as IN_ORDER
 from kafka_assets.broker.in_order import InOrder, undelivered
 from kafka_assets.broker.outbox import Outbox, left_behind
 from kafka_assets.broker.partition_counts import PartitionCounts
 from kafka_assets.broker.partitioners import ByKey, Partitioner, by_key, partitioner_named
+from kafka_assets.broker.preparation import Headers, Preparation, as_pairs, milliseconds
 from kafka_assets.broker.producer_config import Compression, configured
-from kafka_assets.broker.serializers import Serializer, milliseconds, serializer_named, written
+from kafka_assets.broker.serializers import Serializer, serializer_named
 from kafka_assets.broker.transactions import Transactions
-from kafka_assets.errors import (
-    KafkaAssetsError,
-    ProducerFinished,
-    TransactionMustAbort,
-    Undelivered,
-    UsageError,
-)
+from kafka_assets.errors import KafkaAssetsError, ProducerFinished, TransactionMustAbort, Undelivered, UsageError
 
 LEFT_BEHIND = 5.0
 """Seconds that a producer which nobody closed may take to send what it holds, when it is forgotten."""
-
-Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
 
 class Producer:
     """Sends records to any topic. Safe defaults: acks=all, idempotence, and as many retries as the time allows.
 
     Callbacks, listeners and interceptors run in the thread that calls `send`, `poll`, `flush` or `close`.
+    `on_statistics` is given librdkafka's JSON, each `statistics.interval.ms`.
     A failure that no callback and no `on_error` was told of is raised by the next `flush` or `close`.
 
     What it does NOT promise: that a record which failed is not in the topic (`Failure.in_doubt`), and
@@ -69,6 +55,7 @@ class Producer:
         stop_on_first_error: bool = False,
         delivery_timeout: float | None = None,
         max_block: float = 60.0,
+        on_statistics: Callable[[str], None] | None = None,
     ) -> None:
         if stop_on_first_error and transactional_id is not None:
             raise UsageError(
@@ -77,25 +64,31 @@ class Producer:
                 cure="leave stop_on_first_error out",
             )
         self._connection = connection
-        self._key = serializer_named(key) if isinstance(key, str) else key
-        self._value = serializer_named(value) if isinstance(value, str) else value
         chosen = partitioner_named(partitioner) if isinstance(partitioner, str) else partitioner
-        self._strict = stop_on_first_error
-        # To wait for another partition, one must know which it will be.
-        self._partitioner = ByKey() if stop_on_first_error and chosen is by_key else chosen
+        self.stop_on_first_error = stop_on_first_error
         self._interceptors = tuple(interceptors)
+        self._preparation = Preparation(
+            serializer_named(key) if isinstance(key, str) else key,
+            serializer_named(value) if isinstance(value, str) else value,
+            # To wait for another partition, one must know which it will be.
+            partitioner=ByKey() if stop_on_first_error and chosen is by_key else chosen,
+            interceptors=self._interceptors,
+        )
         self._max_block = max_block
         self._config, self._patience = configured(
             connection, compression=compression, transactional_id=transactional_id, timeout=delivery_timeout
         )
         if stop_on_first_error:
             self._config |= IN_ORDER
+        if on_statistics is not None:
+            self._config.setdefault("statistics.interval.ms", "1000")
+        self._on_statistics = on_statistics
         self._deliveries = Deliveries(
             connection, interceptors=self._interceptors, on_success=on_success, on_error=on_error
         )
         self._lock = threading.RLock()
         self._closed = False
-        self._transactional_id = transactional_id
+        self.transactional_id = transactional_id
         self._open_outbox()
 
     @property
@@ -109,14 +102,6 @@ class Producer:
     @property
     def delivered_per_partition(self) -> Mapping[tuple[str, int], int]:
         return dict(self._deliveries.per_partition)
-
-    @property
-    def is_transactional(self) -> bool:
-        return self._transactional_id is not None
-
-    @property
-    def stops_on_first_error(self) -> bool:
-        return self._guard is not None
 
     def send(
         self,
@@ -134,26 +119,26 @@ class Producer:
         What is known at once is raised at once, and the record is not taken: a topic or partition that is
         not there, a value that cannot be written, a full queue (after `max_block` seconds).
         """
-        given = tuple(headers.items() if isinstance(headers, Mapping) else headers)
-        record = Outgoing(topic, value, key, given, milliseconds(timestamp), partition)
         self._must_take()
-        for interceptor in self._interceptors:
-            record = interceptor.on_send(record)
-        key_bytes = written(self._key, record.key, topic=record.topic, part="key")
-        value_bytes = written(self._value, record.value, topic=record.topic, part="value")
+        record, key_bytes, value_bytes = self._preparation.prepare(
+            Outgoing(topic, value, key, as_pairs(headers), milliseconds(timestamp), partition)
+        )
+        put = partial(
+            self._outbox.put, key=key_bytes, value=value_bytes, callback=on_delivery, patience=self._max_block
+        )
         with self._lock:
-            place = self._place(record, key_bytes, value_bytes)
+            place = self._preparation.place(record, key_bytes, value_bytes, counts=self._counts)
             self._transactions.count()
             if self._guard is not None:
                 self._guard.before((record.topic, place))
                 try:
-                    self._put(record, key_bytes, value_bytes, place, on_delivery)
+                    return put(record, partition=place)
                 except ProducerFinished:
                     self._guard.check()  # a record before this one has failed: that is what is to be told
                     raise
-                return
-        self._put(record, key_bytes, value_bytes, place, on_delivery)
+        put(record, partition=place)
         self._outbox.serve(0)
+        return None
 
     def deliver(
         self,
@@ -167,15 +152,8 @@ class Producer:
     ) -> Delivery:
         """Send one record and wait for its answer: where it is, or its error raised. One round trip each."""
         outcomes: list[Outcome] = []
-        self.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            timestamp=timestamp,
-            partition=partition,
-            on_delivery=outcomes.append,
-        )
+        told = outcomes.append
+        self.send(topic, value, key=key, headers=headers, timestamp=timestamp, partition=partition, on_delivery=told)
         while not outcomes:
             self._outbox.push(0.2)
             if not outcomes and self._guard is not None:
@@ -279,10 +257,10 @@ class Producer:
             error.add_note(f"and closing the producer: {late}")
 
     def _open_outbox(self) -> None:
-        self._outbox = Outbox(self._connection, self._config, self._deliveries)
+        self._outbox = Outbox(self._connection, self._config, self._deliveries, on_statistics=self._on_statistics)
         self._counts = PartitionCounts(self._connection, self._outbox.client, self._outbox.watch)
-        self._transactions = Transactions(self._outbox, self._transactional_id, timeout=self._patience)
-        self._guard = InOrder(self._outbox, patience=self._patience) if self._strict else None
+        self._transactions = Transactions(self._outbox, self.transactional_id, timeout=self._patience)
+        self._guard = InOrder(self._outbox, patience=self._patience) if self.stop_on_first_error else None
         self._finalizer = weakref.finalize(self, left_behind, self._outbox, wait=LEFT_BEHIND)
 
     def _must_take(self) -> None:
@@ -294,22 +272,6 @@ class Producer:
             raise self._outbox.finished
         elif self._deliveries.untold >= KEEP:
             self._report()
-
-    def _place(self, record: Outgoing, key: bytes | None, value: bytes | None) -> int:
-        """The partition's number; -1 leaves it to librdkafka."""
-        place = record.partition
-        if place is None:
-            count = self._counts.of(record.topic)
-            place = self._partitioner(record.topic, key, value, count)
-            if place is None:
-                return -1
-        self._counts.check(record.topic, place)
-        return place
-
-    def _put(
-        self, record: Outgoing, key: bytes | None, value: bytes | None, place: int, callback: Callback | None
-    ) -> None:
-        self._outbox.put(record, key=key, value=value, partition=place, callback=callback, patience=self._max_block)
 
     def _end(self, deadline: float | None) -> None:
         lost = self._transactions.records if self._transactions.open else 0

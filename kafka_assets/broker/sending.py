@@ -52,11 +52,12 @@ def send_lines(
     A line that cannot be a record, or that the broker refuses, is noted and the others go on, unless the
     producer keeps the order (then it stops) or has a transaction (then nothing becomes visible).
     """
-    if producer.is_transactional:
+    transactional = producer.transactional_id is not None
+    if transactional:
         sent.committed = False
-    go_on = not (producer.is_transactional or producer.stops_on_first_error)
+    go_on = not (transactional or producer.stop_on_first_error)
     try:
-        with producer, producer.transaction() if producer.is_transactional else nullcontext():
+        with producer, producer.transaction() if transactional else nullcontext():
             for line, name, number in lines:
                 sent.read += 1
                 where = f"{name}:{number}"
@@ -66,7 +67,7 @@ def send_lines(
                     sent.note(where, error, in_doubt=False)
                     if not go_on:
                         raise
-        if producer.is_transactional:
+        if transactional:
             sent.committed = True
     except Undelivered:
         # Each of them was noted by its own callback.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
-from kafka_assets.errors import RecordRefused, UsageError
+from kafka_assets.errors import UsageError
 
 Serializer = Callable[[Any], bytes | None]
 """Raises TypeError or ValueError for what it cannot write; None means no key, or a tombstone."""
@@ -56,29 +55,3 @@ def serializer_named(name: str) -> Serializer:
     if name not in SERIALIZERS:
         raise UsageError(f"there is no serializer {name!r}", cure=f"choose among {', '.join(SERIALIZERS)}")
     return SERIALIZERS[name]
-
-
-def written(serializer: Serializer, given: Any, *, topic: str, part: str) -> bytes | None:
-    """The bytes of a record's key or value, or RecordRefused."""
-    try:
-        return serializer(given)
-    except (TypeError, ValueError) as error:
-        raise RecordRefused(
-            f"the {part} of a record for the topic {topic!r} cannot be written",
-            why=str(error),
-            cure=f"give what its serializer takes, or another serializer as `{part}`",
-        ) from error
-
-
-def milliseconds(timestamp: datetime | int | None) -> int | None:
-    """A record's timestamp as Kafka has it."""
-    if timestamp is None:
-        return None
-    found = timestamp if isinstance(timestamp, int) else round(timestamp.timestamp() * 1000)
-    if found <= 0:
-        raise RecordRefused(
-            f"the timestamp {timestamp!r} cannot be written",
-            why="librdkafka takes 0 for now, and nothing before 1970",
-            cure="leave it out for now, or give milliseconds since 1970",
-        )
-    return found
