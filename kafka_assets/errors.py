@@ -6,6 +6,9 @@ An error is either :class:`Retryable` (the same work may succeed later, unchange
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class KafkaAssetsError(Exception):
     """The base of all errors of kafka_assets; never raised itself."""
@@ -54,6 +57,34 @@ class BrokerUnavailable(Retryable):
 
 class BrokerRefused(Permanent):
     """The broker answered, and said no."""
+
+
+class RecordRefused(Permanent):
+    """One record cannot be written as it is; the producer lives on."""
+
+
+class DeliveryFailed(Retryable):
+    """A record was not acknowledged, for a reason that may pass; it may be in the topic nevertheless."""
+
+
+class QueueFull(Retryable):
+    """The producer's queue stayed full for as long as the caller wanted to wait; the record was not taken."""
+
+
+class TransactionMustAbort(Retryable):
+    """The transaction can only be aborted; the same records may go into a new one."""
+
+
+class ProducerFinished(Permanent):
+    """The producer takes nothing more: it was fenced, closed, or failed for good."""
+
+
+class Undelivered(Permanent):
+    """Records were not acknowledged, and somebody must decide: `failures` holds each with its own error."""
+
+    def __init__(self, what: str, *, why: str = "", cure: str = "", failures: Sequence[Any] = ()) -> None:
+        super().__init__(what, why=why, cure=cure)
+        self.failures = failures
 
 
 class TopicMissing(Permanent):

@@ -19,6 +19,8 @@ from kafka_assets.devstack.progress import Silent
 GROUPS = {
     # The broker's jars carry log4j but no binding of slf4j 1.7 to it: without one there is no broker log.
     "kafka": ["org.apache.kafka:kafka_2.13:4.3.1+", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"],
+    # Kafka's own command-line tools (ConsoleProducer, DumpLogSegments): they run with the broker's jars.
+    "kafka-tools": ["org.apache.kafka:kafka-tools:4.3.1"],
     # The token provider's newest public version is older than the connector, and works with it.
     "spark-connector": [
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

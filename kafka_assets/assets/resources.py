@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
@@ -12,7 +12,10 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.deliveries import Delivery, Failure, Interceptor
 from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.broker.producer import Producer
+from kafka_assets.broker.producer_config import Compression
 from kafka_assets.broker.spark_options import spark_options
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import load_settings
@@ -43,6 +46,44 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
                 raise observed
             found[topic] = observed
         return found
+
+
+class KafkaProducerResource(KafkaResource):
+    """A producer for assets and ops that write to Kafka: `with kafka_producer.producer() as producer: …`.
+
+    Leaving the block delivers what waits, and raises for each record that was not acknowledged, so
+    that a run whose records did not arrive does not succeed.
+    """
+
+    key: str = "any"
+    value: str = "json"
+    partitioner: str = "key"
+    compression: str | None = None
+    transactional_id: str | None = None
+    stop_on_first_error: bool = False
+    delivery_timeout: float | None = None
+
+    def producer(
+        self,
+        *,
+        interceptors: Sequence[Interceptor] = (),
+        on_success: Callable[[Delivery], None] | None = None,
+        on_error: Callable[[Failure], None] | None = None,
+    ) -> Producer:
+        """A new producer; what is a function cannot be configuration, and is given here."""
+        return Producer(
+            self.connection(),
+            key=self.key,
+            value=self.value,
+            partitioner=self.partitioner,
+            compression=cast("Compression | None", self.compression),
+            transactional_id=self.transactional_id,
+            interceptors=interceptors,
+            on_success=on_success,
+            on_error=on_error,
+            stop_on_first_error=self.stop_on_first_error,
+            delivery_timeout=self.delivery_timeout,
+        )
 
 
 class SparkResource(LazyPySparkResource):

@@ -16,6 +16,7 @@ from kafka_assets.cli import (
     importing,
     landing,
     moves,
+    produce,
     quarantine,
     stack,
     standing,
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(stack, demo, database, landing, standing, moves, importing, quarantine),
-    *(topics, groups, consume, doctor, bench),
+    *(topics, groups, produce, consume, doctor, bench),
 )
 for module in COMMANDS:
     module.register(app)

@@ -133,3 +133,26 @@ def latency(
         for part in parts
     ]
     print_table(list(rows[0]), rows, title=f"{records} records, max_delay {max_delay}")
+
+
+@bench.command()
+def compression(
+    records: Annotated[
+        int, typer.Option(min=1_000, max=5_000_000, help="How many JSON records of about 190 bytes.")
+    ] = 200_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+) -> None:
+    """Produce the same records with each compression: rate and bytes on the wire; in a topic that is deleted again."""
+    from kafka_assets.audit.compression import bench_compression
+    from kafka_assets.broker.connection import Connection
+
+    with err.status("preparing") as status:
+        figures = bench_compression(Connection.of(load_settings()), records=records, say=status.update)
+    if as_json:
+        print_json([asdict(figure) for figure in figures])
+        return
+    print_table(
+        ("name", "value", "unit", "ratio", "against"),
+        [asdict(figure) for figure in figures],
+        title=f"{records:,} records, medians",
+    )
