@@ -5,27 +5,23 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import groupby
 from typing import Any, cast
 
 import dagster as dg
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from kafka_assets.assets.appearance import Appearance
 from kafka_assets.assets.decorator import Transform, stream_of, version_of, wants_context
 from kafka_assets.assets.landing import CHUNK_OFFSETS, Landing, frame_of
 from kafka_assets.assets.names import IO_MANAGER, SPARK
 from kafka_assets.errors import StreamError
-from kafka_assets.ledger.derived import add_publications
 from kafka_assets.records import OFFSET, ORDINAL, Chunk, Seen
-from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
+from kafka_assets.sinks.committed_rows import CommittedRows
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import landed_columns
-from kafka_assets.spark.decode_schema import declared
 from kafka_assets.spark.whole import placed
 from kafka_assets.streams import Derived, Stream, declare
 
@@ -84,9 +80,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
     )
 
     def land(context: dg.AssetExecutionContext) -> Any:
-        engine: Engine = getattr(context.resources, IO_MANAGER).engine
-        # A key may be materialized by hand before a tick has come by.
-        add_publications(engine, asset=stream.asset, stream=stream.root)
+        keys = tuple(sorted(SliceKey.parse(key) for key in context.partition_keys))
 
         def transform(rows: DataFrame) -> DataFrame:
             return function(context, rows) if with_context else function(rows)
@@ -96,7 +90,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
 
         return DerivedLanding(
             stream=stream,
-            keys=tuple(sorted(SliceKey.parse(key) for key in context.partition_keys)),
+            keys=keys,
             spark=getattr(context.resources, SPARK).spark_session,
             records=_NoTopic(),
             transform=transform,
@@ -104,7 +98,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
             tags=context.run.tags,
             run_id=context.run.run_id,
             tell=tell,
-            engine=engine,
+            rows=getattr(context.resources, IO_MANAGER).upstream_rows(stream, keys),
         ).frame()
 
     return asset(land)
@@ -121,18 +115,7 @@ class _NoTopic:
 class DerivedLanding(Landing):
     """A landing whose records are the rows that another asset committed for the same slices."""
 
-    engine: Engine = field(kw_only=True, compare=False)
-
-    @cached_property
-    def rows(self) -> CommittedRows:
-        stream = cast(Derived, self.stream)
-        return committed_rows(
-            self.engine,
-            asset=stream.upstream,
-            target=stream.upstream_target,
-            keys=self.keys,
-            declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
-        )
+    rows: CommittedRows = field(kw_only=True, compare=False)
 
     @property
     def recheck(self) -> Callable[[Connection], None]:

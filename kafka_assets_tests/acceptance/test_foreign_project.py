@@ -118,6 +118,18 @@ def test_a_component_of_the_wheel_is_known_to_dg_and_gives_asset_topic_and_senso
     assert [name for name in shown if name in wanted] == wanted
 
 
+def test_functions_of_several_files_in_a_project_of_dg_refer_to_each_other(foreign: Foreign) -> None:
+    foreign.write("pyproject.toml", PYPROJECT)
+    foreign.write("src/shop/__init__.py", "")
+    foreign.write("src/shop/defs/__init__.py", "")
+    foreign.write("src/shop/definitions.py", DEFINITIONS)
+    for name in ("orders.py", "order_totals.py"):
+        foreign.write(f"src/shop/defs/{name}", (REPOSITORY / "kafka_assets" / "defs" / name).read_text())
+    assert "loaded successfully" in foreign.run("dg", "check", "defs")
+    shown: list[str] = re.findall(r'"asset_key": "([^"]+)"', foreign.run("dg", "list", "defs", "--json"))
+    assert sorted(set(shown)) == ["order_totals", "orders"]
+
+
 def test_the_readmes_example_works_as_it_stands_in_an_empty_project(foreign: Foreign) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     [stream] = re.findall(r"^```python\n(.*?)^```$", readme, flags=re.MULTILINE | re.DOTALL)

@@ -219,6 +219,9 @@ def test_the_example_project_loads_with_all_that_it_shows() -> None:
     assert stream.upsert is not None
     checks = {key.name for key in repository.asset_graph.asset_check_keys}
     assert checks == {*NAMES, "no_order_is_free"}
+    # The sensors find their streams among assets and specs of all kinds.
+    served = streams_of(dg.build_sensor_context(definitions=shown), None)
+    assert sorted(one.name for one in served) == ["customers", "order_totals", "orders"]
     totals = repository.asset_graph.get(dg.AssetKey("order_totals"))
     assert totals.parent_keys == {dg.AssetKey("orders")}
     assert totals.partitions_def == repository.asset_graph.get(dg.AssetKey("orders")).partitions_def

@@ -11,7 +11,6 @@ from kafka_assets.assets import downstream
 from kafka_assets.assets.downstream import DerivedLanding
 from kafka_assets.records import OFFSET
 from kafka_assets.sinks import committed_rows
-from kafka_assets.sinks.committed_rows import CommittedRows
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Derived
 from kafka_assets_tests.downstream_contract import DownstreamContract, source, upstream
@@ -26,10 +25,6 @@ class TestDownstreamOnSQLite(DownstreamContract):
 class WithoutSpark(DerivedLanding):
     """Gives the rows and counts of each chunk as they are, where a landing would call the function."""
 
-    @property
-    def rows(self) -> CommittedRows:  # the schema's types are Spark's to say
-        return source(self.engine, *self.keys)
-
     def _chunk(self, rows: Any, seen: Any) -> Any:
         offsets = [offset for one in rows for offset in one.column(OFFSET).to_pylist()]
         return {str(key): part.read for key, part in seen.items()}, offsets
@@ -43,7 +38,7 @@ def chunks(engine: Engine, *keys: SliceKey) -> list[Any]:
     unused = cast("Any", None)
     landing = WithoutSpark(
         stream=stream, keys=keys, spark=unused, records=unused, transform=unused, code_version="", tags={}, run_id="",
-        tell=unused, engine=engine,
+        tell=unused, rows=source(engine, *keys),
     )  # fmt: skip
     return list(landing.chunks({})())
 
