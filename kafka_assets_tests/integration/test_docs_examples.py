@@ -6,6 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -30,14 +31,14 @@ def example(number: int, folder: Path) -> ModuleType:
     return module
 
 
-def tests_of(module: ModuleType) -> list[object]:
+def examples_in(module: ModuleType) -> list[Any]:
     return [function for name, function in vars(module).items() if name.startswith("test_")]
 
 
 def test_the_examples_of_testing_your_own_asset_pass(spark: SparkSession, tmp_path: Path) -> None:
     module = example(1, tmp_path)
-    assert len(tests_of(module)) == 2
-    for test in tests_of(module):
+    assert len(examples_in(module)) == 2
+    for test in examples_in(module):
         test(spark)
 
 
@@ -49,7 +50,7 @@ def services(services_folder: Path, broker: str, spark_remote: str) -> Services:
 
 def test_the_example_with_real_services_passes(services: Services, tmp_path: Path) -> None:
     module = example(2, tmp_path)
-    [test] = tests_of(module)
+    [test] = examples_in(module)
     test(services)
 
 
