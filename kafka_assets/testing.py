@@ -1,4 +1,4 @@
-"""What users import in their own tests: an asset's function on records from a list, without broker or ledger."""
+"""What users import in their own tests: an asset's function on a list, without services, or with real ones."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, cast
 
 import dagster as dg
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka_assets.assets.decorator import stream_of
-from kafka_assets.assets.names import KAFKA, SPARK
+from kafka_assets.assets.landing import frame_of, landing_of
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.errors import StreamError
+from kafka_assets.records import OFFSET, PARTITION
 from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.decode_schema import declared
+from kafka_assets.streams import Derived
 
 RAW = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -61,24 +68,82 @@ def run_asset(
     *,
     spark: SparkSession,
 ) -> DataFrame:
-    """What a kafka_asset makes of these records, under `materialize_to_memory`; bad records are left out."""
+    """What a kafka_asset makes of these records, or a slice_asset of these rows of its upstream.
+
+    It runs under Dagster, in memory; bad records are left out. Rows are mappings, all in one slice.
+    """
+    given = list(records)
     stream = stream_of(asset)
     if stream is None:
-        raise StreamError("this asset was not declared with kafka_asset", cure="pass the decorated function")
-    given = ListRecords(records)
-    key = str(SliceKey(stream.topic or "topic", 1, 0, 0, max(1, len(given.records))))
+        raise StreamError(
+            "this asset was declared neither with kafka_asset nor with slice_asset", cure="pass the decorated function"
+        )
+    key = str(SliceKey(stream.topic or "topic", 1, 0, 0, max(1, len(given))))
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(stream.partitions_name, [key])
+        if isinstance(stream, Derived):
+            rows = GivenRows(given_rows(stream, given))
+            dg.materialize(
+                [asset], partition_key=key, instance=instance, resources={IO_MANAGER: rows, SPARK: Session(spark)}
+            )
+            return rows.made[0]
         result = dg.materialize_to_memory(
-            [asset], partition_key=key, instance=instance, resources={KAFKA: given, SPARK: Session(spark)}
+            [asset], partition_key=key, instance=instance, resources={KAFKA: ListRecords(given), SPARK: Session(spark)}
         )
         return cast(DataFrame, result.output_for_node(stream.name))
 
 
+class GivenRows(dg.IOManager):
+    """Stands in for the IO manager of a slice_asset: the rows of its upstream are given, and its own are kept."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.schema = rows.schema
+        self.made: list[DataFrame] = []
+
+    def upstream_rows(self, stream: Derived, keys: Sequence[SliceKey]) -> GivenRows:
+        return self
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
+        landing = landing_of(obj)
+        assert landing is not None
+        self.made.append(landing.transform(frame_of(landing.spark, self.rows)))
+
+    def load_input(self, context: dg.InputContext) -> object:
+        raise NotImplementedError("its upstream's rows come from a list")
+
+
+def given_rows(stream: Derived, given: Sequence[object]) -> pa.Table:
+    """Rows as the upstream's table would give them: fields as declared, the rest as what they are."""
+    if wrong := [one for one in given if not isinstance(one, Mapping)]:
+        raise StreamError(
+            f"{wrong[0]!r} is no row",
+            why=f"{stream.name!r} is made of the rows that {stream.upstream!r} has committed, and not of records",
+            cure="give mappings of its columns",
+        )
+    rows = cast("Sequence[Mapping[str, Any]]", given)
+    kinds = dict(zip(*_columns(stream), strict=True))
+    names = list(dict.fromkeys([*kinds, *(name for row in rows for name in row)]))
+    columns: dict[str, Any] = {}
+    for name in names:
+        kind = kinds.get(name)
+        values = [row.get(name) for row in rows]
+        if kind is not None and pa.types.is_decimal(kind):
+            values = [None if one is None else Decimal(str(one)) for one in values]
+        columns[name] = pa.array(values, kind)
+    places = {PARTITION: pa.array([0] * len(rows), pa.int32()), OFFSET: pa.array(range(len(rows)), pa.int64())}
+    return pa.table({**places, **columns})
+
+
+def _columns(stream: Derived) -> tuple[list[str], list[Any]]:
+    schema = to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC")
+    return schema.names, [pa.string() if pa.types.is_nested(one) else one for one in schema.types]
+
+
 def _raw(record: Record, piece: Piece, offset: int) -> tuple[Any, ...]:
     return (
-        _bytes(record.key),
-        _bytes(record.value),
+        as_bytes(record.key),
+        as_bytes(record.value),
         piece.topic,
         piece.partition,
         offset,
@@ -88,7 +153,8 @@ def _raw(record: Record, piece: Piece, offset: int) -> tuple[Any, ...]:
     )
 
 
-def _bytes(value: Mapping[str, Any] | str | bytes | None) -> bytes | None:
+def as_bytes(value: Mapping[str, Any] | str | bytes | None) -> bytes | None:
+    """A record's key or value as a producer sends it."""
     if isinstance(value, Mapping):
         return json.dumps(value, default=str, ensure_ascii=False).encode()
     return value.encode() if isinstance(value, str) else value

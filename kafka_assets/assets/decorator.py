@@ -111,7 +111,8 @@ def _topics(stream: Stream) -> list[dg.AssetKey]:
 
 def stream_of(asset: dg.AssetsDefinition) -> Stream | None:
     """The stream that an asset was declared with; None for any other asset."""
-    return declared_by(asset.metadata_by_key[asset.key]) if asset.keys else None
+    # Dagster makes one definition of all specs of a project that nobody computes: that one has many keys.
+    return declared_by(asset.metadata_by_key[asset.key]) if len(asset.keys) == 1 else None
 
 
 def declared_by(metadata: Mapping[str, Any]) -> Stream | None:

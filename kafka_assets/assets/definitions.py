@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import dagster as dg
@@ -17,6 +18,8 @@ from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.errors import StreamError
 from kafka_assets.streams import Stream
+
+_PACKAGE = "kafka_assets_streams"
 
 Declared = dg.AssetsDefinition | dg.AssetSpec
 """What a folder may declare: assets of topics, other assets and their checks, and assets that others make."""
@@ -50,13 +53,17 @@ def build_definitions(
 
 
 def load_assets(folder: Path) -> list[Declared]:
-    """The assets declared in a folder's Python and YAML files; the command line and definitions.py both come here."""
+    """The assets declared in a folder's Python and YAML files; the command line and definitions.py both come here.
+
+    The folder is a package while it is loaded: a file takes what another one declares by `from .orders import orders`.
+    """
     if not folder.is_dir():
         raise StreamError(
             f"there is no folder {folder}",
             why="streams are declared in its files",
             cure="make it, or set KAFKA_ASSETS_STREAMS to the folder that has them",
         )
+    _as_package(folder)
     found: dict[str, tuple[Declared, Path]] = {}
     for path in sorted(folder.rglob("*")):
         for asset in _declared_in(path, folder):
@@ -116,8 +123,20 @@ def _refuse_shared_targets(streams: Sequence[Stream]) -> None:
             )
 
 
+def _as_package(folder: Path) -> None:
+    """Make the folder a package of its own name, wherever it lies, and forget what was loaded before."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == _PACKAGE]:
+        del sys.modules[name]
+    spec = ModuleSpec(_PACKAGE, None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+    importlib.invalidate_caches()  # the files may be younger than the last look into the folder
+
+
 def _load(path: Path, stem: str) -> object:
-    name = f"kafka_assets_streams.{stem}"
+    name = f"{_PACKAGE}.{stem}"
+    if name in sys.modules:  # another file has imported it: run again, it would declare its assets twice
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise StreamError(f"{path} cannot be loaded", cure="give it a name that ends in .py")

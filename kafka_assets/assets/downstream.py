@@ -5,26 +5,23 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import groupby
 from typing import Any, cast
 
 import dagster as dg
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from kafka_assets.assets.appearance import Appearance
 from kafka_assets.assets.decorator import Transform, stream_of, version_of, wants_context
 from kafka_assets.assets.landing import CHUNK_OFFSETS, Landing, frame_of
 from kafka_assets.assets.names import IO_MANAGER, SPARK
 from kafka_assets.errors import StreamError
-from kafka_assets.ledger.derived import add_publications
-from kafka_assets.records import OFFSET, Chunk, Seen
-from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
+from kafka_assets.records import OFFSET, ORDINAL, Chunk, Seen
+from kafka_assets.sinks.committed_rows import CommittedRows
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import landed_columns
-from kafka_assets.spark.decode_schema import declared
 from kafka_assets.spark.whole import placed
 from kafka_assets.streams import Derived, Stream, declare
 
@@ -35,8 +32,9 @@ def slice_asset(
     """Declare that the committed rows of `upstream` land in the table `target`, slice by slice, through the function.
 
     The function takes the rows (and `context`, if it wants it) and returns a DataFrame, as that of a
-    `kafka_asset` does: the same rows for any subset, with `kafka_partition` and `kafka_offset`. The sensor asks
-    for a slice once the upstream has committed it; replaying the upstream does not replay what was made of it.
+    `kafka_asset` does: the same rows for any subset, with `kafka_partition` and `kafka_offset`; with
+    `scope="slice"` whatever it makes of all rows of one slice. The sensor asks for a slice once the upstream has
+    committed it; replaying the upstream does not replay what was made of it.
     """
 
     def decorate(function: Transform) -> dg.AssetsDefinition:
@@ -56,6 +54,7 @@ def slice_asset(
             root=above.root if isinstance(above, Derived) else above.name,
             **rest,
         )
+        _refuse_rows_without_a_record(above, stream)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*`backfill_policy`.*", category=dg.BetaWarning)
             return _asset(cast(Derived, stream), function, shown, upstream.key)
@@ -81,9 +80,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
     )
 
     def land(context: dg.AssetExecutionContext) -> Any:
-        engine: Engine = getattr(context.resources, IO_MANAGER).engine
-        # A key may be materialized by hand before a tick has come by.
-        add_publications(engine, asset=stream.asset, stream=stream.root)
+        keys = tuple(sorted(SliceKey.parse(key) for key in context.partition_keys))
 
         def transform(rows: DataFrame) -> DataFrame:
             return function(context, rows) if with_context else function(rows)
@@ -93,7 +90,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
 
         return DerivedLanding(
             stream=stream,
-            keys=tuple(sorted(SliceKey.parse(key) for key in context.partition_keys)),
+            keys=keys,
             spark=getattr(context.resources, SPARK).spark_session,
             records=_NoTopic(),
             transform=transform,
@@ -101,7 +98,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
             tags=context.run.tags,
             run_id=context.run.run_id,
             tell=tell,
-            engine=engine,
+            rows=getattr(context.resources, IO_MANAGER).upstream_rows(stream, keys),
         ).frame()
 
     return asset(land)
@@ -118,18 +115,7 @@ class _NoTopic:
 class DerivedLanding(Landing):
     """A landing whose records are the rows that another asset committed for the same slices."""
 
-    engine: Engine = field(kw_only=True, compare=False)
-
-    @cached_property
-    def rows(self) -> CommittedRows:
-        stream = cast(Derived, self.stream)
-        return committed_rows(
-            self.engine,
-            asset=stream.upstream,
-            target=stream.upstream_target,
-            keys=self.keys,
-            declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
-        )
+    rows: CommittedRows = field(kw_only=True, compare=False)
 
     @property
     def recheck(self) -> Callable[[Connection], None]:
@@ -141,7 +127,7 @@ class DerivedLanding(Landing):
 
     def frame(self) -> DataFrame:
         """What the function gives for no rows: its columns. The rows are read chunk by chunk when it is landed."""
-        return self.attached(self.transform(frame_of(self.spark, self.rows.schema.empty_table())))
+        return self.attached(self.transform(frame_of(self.spark, self.rows.schema.empty_table())).drop(ORDINAL))
 
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
         return self._chunks
@@ -150,14 +136,18 @@ class DerivedLanding(Landing):
         if self.stream.scope == "slice":
             yield from map(self._whole, self.keys)
             return
+        # Rows of two topics, or of a topic's two lives, carry the same partitions and offsets: never in one chunk.
+        for _, keys in groupby(sorted(self.keys), key=lambda key: (key.topic, key.incarnation)):
+            yield from self._chunks_of(list(keys))
+
+    def _chunks_of(self, keys: Sequence[SliceKey]) -> Iterator[Chunk]:
         waiting: list[pa.Table] = []
         seen: dict[SliceKey, Seen] = {}
-        for key in self.keys:
+        for key in keys:
             seen[key] = Seen()
             for batch in self.rows.batches(key):
                 waiting.append(batch)
-                # A record that became several rows is one record.
-                seen[key] += Seen(read=len(set(batch.column(OFFSET).to_pylist())))
+                seen[key] += Seen(read=batch.num_rows)
                 if sum(part.num_rows for part in waiting) >= CHUNK_OFFSETS:
                     yield self._chunk(waiting, seen)
                     waiting, seen = [], {key: Seen()}
@@ -173,7 +163,8 @@ class DerivedLanding(Landing):
         return replace(chunk, rows=placed(chunk.rows, key))
 
     def _chunk(self, rows: list[pa.Table], seen: dict[SliceKey, Seen]) -> Chunk:
-        given = self.transform(frame_of(self.spark, pa.concat_tables(rows)))
+        # The number of a row in its slice is the upstream's; rows of this asset get their own.
+        given = self.transform(frame_of(self.spark, pa.concat_tables(rows))).drop(ORDINAL)
         return Chunk(rows=landed_columns(given, stream=self.stream).toArrow(), seen=seen)
 
 
@@ -183,6 +174,15 @@ def _refuse_what_is_the_upstreams(name: str, attributes: Mapping[str, Any]) -> N
             f"stream {name!r}: {theirs[0]} is its upstream's",
             why="the two share their slices",
             cure=f"declare {theirs[0]} where the upstream is declared",
+        )
+
+
+def _refuse_rows_without_a_record(above: Stream, stream: Stream) -> None:
+    if above.scope == "slice" and stream.scope != "slice":
+        raise StreamError(
+            f"stream {stream.name!r} looks at each row by itself, and those of {above.name!r} belong to no record",
+            why=f"{above.name!r} has scope slice: its rows are a whole slice's, and share one offset",
+            cure='declare scope="slice" here, too',
         )
 
 

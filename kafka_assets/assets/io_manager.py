@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dagster as dg
 import pyarrow as pa
 from pydantic import PrivateAttr
@@ -16,10 +18,11 @@ from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_s
 from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, TOKEN_TAG
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
+from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import results
 from kafka_assets.settings import load_settings
-from kafka_assets.sinks.committed_rows import committed_rows
+from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
 from kafka_assets.slices import SliceKey, digest
 from kafka_assets.spark.decode_schema import declared
 from kafka_assets.streams import Derived
@@ -86,6 +89,17 @@ class SliceIOManager(dg.ConfigurableIOManager):
         context.add_input_metadata({"read": {str(key): read for key, read in rows.fingerprints().items()}})
         parts = (part for key in rows.slices for part in rows.batches(key))
         return frame_of(spark, pa.concat_tables([rows.schema.empty_table(), *parts]))
+
+    def upstream_rows(self, stream: Derived, keys: Sequence[SliceKey]) -> CommittedRows:
+        """What a `slice_asset` works on. A key may be materialized by hand before a tick has come by: it is planned."""
+        add_publications(self.engine, asset=stream.asset, stream=stream.root)
+        return committed_rows(
+            self.engine,
+            asset=stream.upstream,
+            target=stream.upstream_target,
+            keys=keys,
+            declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
+        )
 
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
         _verify_keys(landing)

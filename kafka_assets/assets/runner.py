@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Self
 import dagster as dg
 
 from kafka_assets.assets.by_hand import flushing
-from kafka_assets.assets.definitions import build_definitions, load_assets, streams_in
+from kafka_assets.assets.definitions import Declared, build_definitions, load_assets, streams_in
 from kafka_assets.assets.tick import Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
@@ -64,12 +64,14 @@ class Runner:
         only: Sequence[str] = (),
         say: Callable[[str], None] = _log.info,
         instance: dg.DagsterInstance | None = None,
+        assets: Sequence[Declared] | None = None,
+        resources: Mapping[str, object] | None = None,
     ) -> None:
         self._settings, self._say, self._given = settings, say, instance
-        self._assets = load_assets(settings.streams)
+        self._assets = load_assets(settings.streams) if assets is None else assets
         self.streams = _chosen(streams_in(self._assets), only)
         self._cursor: str | None = None
-        self._job = build_definitions(self._assets).resolve_implicit_global_asset_job_def()
+        self._job = build_definitions(self._assets, resources=resources).resolve_implicit_global_asset_job_def()
 
     def __enter__(self) -> Self:
         self.engine = make_engine(self._settings.database_url)

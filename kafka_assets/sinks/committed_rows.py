@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import Any
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any, cast
 
 import pyarrow as pa
 from sqlalchemy import ColumnClause, Connection, Engine, Row, column, inspect, select, table, tuple_
@@ -23,14 +23,16 @@ from kafka_assets.ledger.publications import Publication, find, lock_rows
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE
 from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import Road, road_for
+from kafka_assets.sinks.shapes import reflected, spelled
 from kafka_assets.slices import SliceKey
 
 BATCH = 50_000
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)(?:\((\d+), ?(\d+)\))?")
 _KINDS: tuple[Any, ...] = (
-    pa.int64(), pa.float64(), pa.bool_(), pa.int32(), pa.int16(), pa.int8(), pa.float32(), pa.timestamp("us", "UTC"),
-    pa.timestamp("us"), pa.date32(), pa.string(), pa.binary(),
+    pa.int64(), pa.float64(), pa.bool_(), pa.int32(), pa.int16(), pa.int8(), pa.float32(), pa.string(), pa.binary(),
+    pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32(),
 )  # fmt: skip
+"""Text before times, which SQLite keeps as text: what nobody declared may be any."""
 
 
 @dataclass(frozen=True)
@@ -117,57 +119,77 @@ def committed_rows(
 
 
 def _schema(engine: Engine, name: str, declared: pa.Schema | None) -> pa.Schema:
+    """The columns of the table, but for those of a type that no stream delivers: somebody else added them."""
     road = road_for(engine)
     with read(engine) as connection:
-        columns = inspect(connection).get_columns(name)
-        types = {one["name"]: one["type"].compile(dialect=connection.dialect) for one in columns}
+        inspector = inspect(connection)
+        if not inspector.has_table(name):
+            raise TableIncompatible(
+                f"there is no table {name!r}",
+                why="its asset committed rows into it, and somebody took it away or gave it another name",
+                cure="bring it back, or materialize the slices of its asset again, which makes it anew",
+            )
+        types = {one["name"]: spelled(one["type"], connection) for one in reflected(inspector, name)}
     ours: dict[str, Any] = {PARTITION: pa.int32(), OFFSET: pa.int64(), ORDINAL: pa.int64()}
     wished: dict[str, Any] = {} if declared is None else dict(zip(declared.names, declared.types, strict=True))
-    return pa.schema(
-        {
-            one: ours[one] if one in ours else _kind(road, one, kind, wished.get(one))
-            for one, kind in types.items()
-            if one != SOURCE
-        }
-    )
+    kinds = {one: ours.get(one) or _kind(road, kind, wished.get(one)) for one, kind in types.items() if one != SOURCE}
+    return pa.schema({one: kind for one, kind in kinds.items() if kind is not None})
 
 
-def _kind(road: Road, name: str, declared: str, wished: Any) -> Any:
+def _kind(road: Road, declared: str, wished: Any) -> Any:
     """The Arrow type of a column: as declared, if that is what the table has it as, else what the table says."""
     plain = road.plain_type(declared)
-    for kind in ([] if wished is None else [wished], _KINDS):
+    # MySQL and MariaDB show a truth as the one width of a TINYINT that means something.
+    small = plain == "TINYINT" and declared.upper() != "TINYINT(1)"
+    for kind in ([] if wished is None else [wished], (pa.int8(),) if small else _KINDS):
         for one in kind:
             made = road.column_type(one)
             if made is not None and road.plain_type(made) == plain:
                 return pa.string() if pa.types.is_nested(one) else one
     if decimal := _DECIMAL.fullmatch(plain):
-        return pa.decimal128(int(decimal[1] or 30), int(decimal[2] or (0 if decimal[1] else 12)))
-    if any(word in plain for word in ("CHAR", "TEXT", "JSON")):
-        return pa.string()
-    raise TableIncompatible(f"column {name!r} has the type {plain}, and none here can hold it", cure="leave it out")
+        return pa.decimal128(int(decimal[1] or 30), int(decimal[2] or (0 if decimal[1] else 15)))
+    return pa.string() if any(word in plain for word in ("CHAR", "TEXT", "JSON")) else None
 
 
 def _arrow(rows: Sequence[Row[Any]], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True))
-    arrays: list[Any] = []
-    for values, kind in zip(columns, schema.types, strict=True):
-        convert = _converter(kind)
-        arrays.append(pa.array([None if value is None else convert(value) for value in values], kind))
+    arrays = [_column(*one) for one in zip(schema.names, columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _column(name: str, values: Sequence[Any], kind: Any) -> Any:
+    """One column; a value that is not of its type is an error, and never bent until it is."""
+    convert = _converter(kind)
+    made: list[Any] = []
+    value = None
+    try:
+        for value in values:
+            made.append(None if value is None else convert(value))
+        return cast("Any", pa.array(made, kind))
+    except (ValueError, KeyError, TypeError, OverflowError, ArithmeticError) as error:
+        held = f"column {name!r} holds {value!r}" if len(made) < len(values) else f"column {name!r} holds a value"
+        raise TableIncompatible(
+            f"{held}, which is no {kind}",
+            why="the table's own asset declares it as that, and its function makes something else of it",
+            cure="give what the function makes another name than that of the declared field",
+        ) from error
 
 
 def _converter(kind: Any) -> Callable[[Any], Any]:
     """From what a driver gives to what Arrow takes: SQLite has times as text, MySQL truth as numbers."""
     if pa.types.is_decimal(kind):
         scale = Decimal(1).scaleb(-kind.scale)
-        return lambda value: Decimal(str(value)).quantize(scale)
+        exactly = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+        return lambda value: Decimal(str(value)).quantize(scale, context=exactly)
     if pa.types.is_timestamp(kind):
         return lambda value: _time(value, aware=kind.tz is not None)
     if pa.types.is_date(kind):
         return lambda value: date.fromisoformat(value) if isinstance(value, str) else value
     if pa.types.is_string(kind):
         return lambda value: value if isinstance(value, str) else json_text(value)
-    return {pa.bool_(): bool, pa.binary(): bytes}.get(kind, _as_it_is)
+    if pa.types.is_boolean(kind):
+        return lambda value: {0: False, 1: True}[value]
+    return {pa.binary(): bytes}.get(kind, _as_it_is)
 
 
 def _as_it_is(value: Any) -> Any:

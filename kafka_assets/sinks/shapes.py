@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, inspect
+from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.engine.reflection import Inspector
+from sqlalchemy.exc import SAWarning
+from sqlalchemy.types import NullType, TypeEngine
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.sinks.road import Road
@@ -69,16 +74,28 @@ def standing(connection: Connection, name: str) -> Standing | None:
         return None
     columns = {
         column["name"]: _Column(
-            declared=column["type"].compile(dialect=connection.dialect),
+            declared=spelled(column["type"], connection),
             demanded=not column["nullable"]
             and column.get("default") is None
             and column.get("autoincrement") is not True
             and "computed" not in column
             and "identity" not in column,
         )
-        for column in inspector.get_columns(name)
+        for column in reflected(inspector, name)
     }
     return Standing(columns, tuple(inspector.get_pk_constraint(name)["constrained_columns"]))
+
+
+def reflected(inspector: Inspector, name: str) -> list[ReflectedColumn]:
+    """The columns of a table. Somebody may have added one of any type: that is no reason for a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Did not recognize type", category=SAWarning)
+        return inspector.get_columns(name)
+
+
+def spelled(kind: TypeEngine[Any], connection: Connection) -> str:
+    """A column's type as SQL; of one that SQLAlchemy does not know, that no stream delivers it."""
+    return "of an unknown type" if isinstance(kind, NullType) else kind.compile(dialect=connection.dialect)
 
 
 def missing(road: Road, shape: Shape, found: Standing, *, evolve: bool) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +78,11 @@ class Foreign:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    def listed(self) -> Any:
+        """What `dg list defs` knows."""
+        said = self.run("dg", "list", "defs", "--json")
+        return json.JSONDecoder().raw_decode(said[said.index("{") :])[0]
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -113,9 +120,27 @@ def test_a_component_of_the_wheel_is_known_to_dg_and_gives_asset_topic_and_senso
     assert str(foreign.wheel) in foreign.run("python", "-c", "import kafka_assets; print(kafka_assets.__file__)")
     assert "kafka_assets.KafkaTopic" in foreign.run("dg", "list", "components")
     assert "loaded successfully" in foreign.run("dg", "check", "defs")
-    shown: list[str] = re.findall(r'"(?:asset_key|name)": "([^"]+)"', foreign.run("dg", "list", "defs", "--json"))
-    wanted = ["kafka/orders", "orders", "returns", "kafka_health", "kafka_slices"]
-    assert [name for name in shown if name in wanted] == wanted
+    listed = foreign.listed()
+    assert [one["asset_key"] for one in listed["assets"]] == ["kafka/orders", "orders", "returns"]
+    assert [one["name"] for one in listed["sensors"]] == ["kafka_health", "kafka_slices"]
+
+
+def test_functions_of_several_files_in_a_project_of_dg_refer_to_each_other(foreign: Foreign) -> None:
+    foreign.write("pyproject.toml", PYPROJECT)
+    foreign.write("src/shop/__init__.py", "")
+    foreign.write("src/shop/defs/__init__.py", "")
+    foreign.write("src/shop/definitions.py", DEFINITIONS)
+    for name in ("orders.py", "order_totals.py"):
+        foreign.write(f"src/shop/defs/{name}", (REPOSITORY / "kafka_assets" / "defs" / name).read_text())
+    # A component beside them brings the resources and the sensors.
+    foreign.write("src/shop/defs/returns/defs.yaml", ORDERS.replace("orders", "returns"))
+    assert "loaded successfully" in foreign.run("dg", "check", "defs")
+    listed = foreign.listed()
+    shown = {one["asset_key"]: one["dependency_keys"] for one in listed["assets"]}
+    assert {"orders", "order_totals", "returns", "kafka/returns"} <= shown.keys()
+    assert len(shown) == len(listed["assets"]), "an asset that another file imports is there once"
+    assert shown["order_totals"] == ["orders"]
+    assert [one["name"] for one in listed["sensors"]] == ["kafka_health", "kafka_slices"]
 
 
 def test_the_readmes_example_works_as_it_stands_in_an_empty_project(foreign: Foreign) -> None:

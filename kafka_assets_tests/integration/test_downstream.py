@@ -190,3 +190,48 @@ def test_a_key_shows_its_first_rows_and_what_still_waits(landing: Declare) -> No
     assert shown["lag_after"].value == 0
     assert str(shown["preview"].value).count("\n") == 6
     assert "| 4 | n |" in str(shown["preview"].value)
+
+
+def test_a_downstream_of_scope_slice_sums_each_slice_and_a_replay_replaces_its_rows(landing: Declare) -> None:
+    above = landing(schema="id BIGINT NOT NULL, note STRING, amount DECIMAL(12,2)", max_bad_ratio=1.0)
+    above.topic(partitions=2)
+
+    def bought(first: int, last: int, partition: int) -> None:
+        who = ("ada", "tim", "eve")
+        values = (b'{"id": %d, "note": "%s", "amount": 0.1}' % (n, who[n % 3].encode()) for n in range(first, last))
+        above.produce(*values, b"{broken", partition=partition)
+
+    def totals(rows: Any) -> Any:
+        return rows.groupBy("note").agg(F.count("*").alias("orders"), F.sum("amount").alias("amount"))
+
+    bought(0, 30, 0)
+    bought(30, 60, 1)
+    above.land()
+    bought(60, 90, 0)
+    above.land()
+    name = f"{above.name}_totals"
+    decorate = slice_asset(upstream=above.asset, target=name, name=name, scope="slice")
+    below_it = Below(above, decorate(totals))
+
+    def holds() -> None:
+        found = above.rows(f"select note, sum(orders), round(sum(amount), 2) from {name} group by note order by note")
+        assert [(note, orders, float(amount)) for note, orders, amount in found] == [
+            (note, 30, 3.0) for note in ("ada", "eve", "tim")
+        ]
+        assert above.sql(f"select count(*) from {name}") == 3 * 3, "a row for each customer of each slice"
+        # A bad record has no row above: below it is a hole.
+        sums = "sum(records_read), sum(landed), sum(holes), sum(rows_written)"
+        assert above.rows(f"select {sums} from kafka_publication where asset = '{name}'") == [(90, 90, 3, 9)]
+        assert above.sql("select count(*) from kafka_gap") == 0
+
+    while requests := below_it.of(below_it.tick()):
+        for request in requests:
+            assert below_it.run(dict(request.tags)).success
+    holds()
+    keys = above.keys()
+    for key in keys:
+        assert above.replay(key).success
+        assert below_it.run(one_key(key)).success
+    holds()
+    made_of = f"select distinct fingerprint from kafka_publication where asset = '{name}'"
+    assert above.rows(made_of) == [(f"{above.name}@2",)]

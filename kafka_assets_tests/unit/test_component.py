@@ -11,12 +11,12 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import DataFrame
 
 import kafka_assets
-from kafka_assets import KafkaTopic, build_definitions, kafka_asset, load_assets
+from kafka_assets import KafkaTopic, build_definitions, kafka_asset, load_assets, slice_asset
 from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.sensor import streams_of
 from kafka_assets.errors import StreamError
-from kafka_assets.streams import Stream
+from kafka_assets.streams import Derived, Stream
 from kafka_assets.verdicts import NAMES
 
 ORDERS = """
@@ -41,6 +41,15 @@ from kafka_assets import kafka_asset
 @kafka_asset(topic="orders", target="payments", schema="id BIGINT")
 def payments(records):
     return records
+"""
+LARGE = """
+from kafka_assets import slice_asset
+
+from {module} import payments
+
+@slice_asset(upstream=payments, target="large")
+def large(rows):
+    return rows.where("id > 10")
 """
 
 
@@ -151,6 +160,33 @@ def test_a_folder_holds_both_kinds_of_files_and_folders_of_them(tmp_path: Path) 
     assert sorted(asset.key.to_user_string() for asset in load_assets(folder)) == ["a", "b", "orders", "payments"]
 
 
+def test_a_file_takes_what_another_one_declares_by_a_relative_import(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        a_large_py=LARGE.format(module=".payments"),  # loaded first, and its import loads the other
+        payments_py=PAYMENTS,
+        deep__larger_py=LARGE.format(module="..payments").replace("large", "larger"),
+    )
+    for _ in range(2):
+        found = {asset.key.to_user_string(): asset for asset in load_assets(folder)}
+        assert sorted(found) == ["large", "larger", "payments"]
+        upstream = {stream.name: stream.upstream for asset in found.values() if (stream := _derived(asset))}
+        assert upstream == {"large": "payments", "larger": "payments"}
+        dg.Definitions.validate_loadable(build_definitions(list(found.values())))
+    # Another folder, or the same one changed, is loaded as it is now.
+    changed = written(tmp_path, payments_py=PAYMENTS.replace('target="payments"', 'target="paid"'))
+    targets = {stream.upstream_target for asset in load_assets(changed) if (stream := _derived(asset))}
+    assert targets == {"paid"}
+
+
+def test_a_row_of_a_whole_slice_is_no_record_for_an_asset_below(tmp_path: Path) -> None:
+    folder = written(tmp_path, payments_py=PAYMENTS.replace("topic=", 'scope="slice", topic='))
+    [payments] = load_assets(folder)
+    with pytest.raises(StreamError, match="belong to no record"):
+        slice_asset(upstream=payments, target="large", name="large")(lambda rows: rows)
+    assert slice_asset(upstream=payments, target="large", name="large", scope="slice")(lambda rows: rows).keys
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -175,13 +211,20 @@ def test_the_example_project_loads_with_all_that_it_shows() -> None:
     shown = build_definitions(load_assets(Path(kafka_assets.__file__).parent / "defs"))
     repository = shown.get_repository_def()
     names = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
-    assert names == {"orders", "customers", "shop_report", "shop_books", "kafka/orders", "kafka/customers"}
+    tables = {"orders", "customers", "order_totals", "shop_report", "shop_books"}
+    assert names == {*tables, "kafka/orders", "kafka/customers"}
     [customers] = assets_in(Path(kafka_assets.__file__).parent / "defs" / "customers.yaml")
     stream = stream_of(customers)
     assert stream is not None
     assert stream.upsert is not None
     checks = {key.name for key in repository.asset_graph.asset_check_keys}
     assert checks == {*NAMES, "no_order_is_free"}
+    # The sensors find their streams among assets and specs of all kinds.
+    served = streams_of(dg.build_sensor_context(definitions=shown), None)
+    assert sorted(one.name for one in served) == ["customers", "order_totals", "orders"]
+    totals = repository.asset_graph.get(dg.AssetKey("order_totals"))
+    assert totals.parent_keys == {dg.AssetKey("orders")}
+    assert totals.partitions_def == repository.asset_graph.get(dg.AssetKey("orders")).partitions_def
 
 
 def test_two_streams_with_one_name_or_one_table_are_refused(tmp_path: Path) -> None:
@@ -201,6 +244,11 @@ def _parsed(text: str) -> dict[str, object]:
         if value is not None
     }
     return found
+
+
+def _derived(asset: object) -> Derived | None:
+    stream = stream_of(asset) if isinstance(asset, dg.AssetsDefinition) else None
+    return stream if isinstance(stream, Derived) else None
 
 
 def _an_hour():

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from kafka_assets.ledger import retries
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets_tests.ledgers import Attempt, plan, rows_of, target
 from kafka_assets_tests.publish_contract import PublishContract
 
-
-@pytest.fixture(name="engine")
-def unsynced(engine: Engine) -> Engine:
-    """None of these tests takes the power away, and a hundred synced commits take seconds."""
-
-    def no_sync(connection: Any, record: object) -> None:
-        connection.execute("PRAGMA synchronous = OFF")
-
-    event.listen(engine, "connect", no_sync)
-    return engine
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 class TestPublishOnSQLite(PublishContract):
