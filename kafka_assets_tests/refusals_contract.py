@@ -18,6 +18,7 @@ from kafka_assets.records import BadRecord
 from kafka_assets.sinks import publish as publishing
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published
+from kafka_assets.sinks.refusals import not_again
 from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
@@ -207,7 +208,7 @@ class RefusalsContract:
         [key] = plan(engine, slices=[(0, 4)])
         target(engine, upsert)
         declare(engine, "check")
-        monkeypatch.setattr(ledgers, "fetch", publishing._not_again)
+        monkeypatch.setattr(ledgers, "fetch", not_again)
         with pytest.raises(RowsRefused, match="at offset 1 of partition 0"):
             land(engine, key, Put(0, 0, at=GOOD), Put(1, 1, at=BAD), upsert=upsert)
         assert standing(engine) == {}

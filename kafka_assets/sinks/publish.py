@@ -11,11 +11,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import RowsRefused, SliceRefused
 from kafka_assets.ledger.claims import Claim
@@ -26,9 +24,9 @@ from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried
 from kafka_assets.records import BadRecord, Chunk, Chunks, Fetch, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy, Landed, judge, outcome_of
-from kafka_assets.sinks.halving import refusal
 from kafka_assets.sinks.modes import Mode, mode_of, place_in
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
+from kafka_assets.sinks.refusals import not_again, of_no_record, refusals, said_at_commit
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.sieve import Place, sifted, without
 from kafka_assets.sinks.steps import Steps
@@ -36,23 +34,6 @@ from kafka_assets.slices import SliceKey
 
 ROUNDS = 20
 """How often a transaction begins anew without the records that the table refused in the last one."""
-
-
-def _not_again(refused: Sequence[Refused]) -> Sequence[BadRecord]:
-    raise RowsRefused(
-        f"the table refuses the record at offset {refused[0].offset} of partition {refused[0].partition}",
-        why=refused[0].reason,
-        cure="correct the record, or the table's constraint: this source of records cannot be read again",
-    )
-
-
-def _of_no_record(refused: Sequence[Refused]) -> Sequence[BadRecord]:
-    raise RowsRefused(
-        f"the table refuses a row of the slice that begins at offset {refused[0].offset}"
-        f" of partition {refused[0].partition}",
-        why=refused[0].reason,
-        cure="correct the function or the table: a row of a whole slice is no single record's, so none is quarantined",
-    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +52,7 @@ class Work:
     code_version: str
     replaces: bool
     """False for a run that the sensor asked for: it does nothing for what is committed already."""
-    fetch: Fetch = _not_again
+    fetch: Fetch = not_again
     """Reads the bytes of records that the table refuses: they are quarantined."""
     force: bool = False
     """Replace even by fewer records than were committed."""
@@ -114,7 +95,7 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     started = time.monotonic()
     sieved, steps = work.chunks, work.steps
     if work.table.ordinal:
-        work = replace(work, fetch=_of_no_record)
+        work = replace(work, fetch=of_no_record)
     steps.now("read")
     with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved()))) as chunks:
         if road.spools:
@@ -145,7 +126,7 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
     steps = work.steps
     steps.back()
     steps.now("lock")
-    with _said_at_commit(work) as ended, publishing(engine, work.claims) as this:
+    with said_at_commit(work.table) as ended, publishing(engine, work.claims) as this:
         connection = this.connection
         # 1. Lock the publications, in order, and decide.
         standing = lock(connection, attempts)
@@ -160,7 +141,7 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
         if todo:
             # 3. Rows. 4. Quarantine.
             steps.now("insert")
-            with _refusals(work.table, slices):
+            with refusals(work.table, slices):
                 road.undefer(connection, work.table)
             seen = _insert(connection, road, mode, work, slices)
             # 5. Ask Kafka again, before the first lock that others wait for.
@@ -224,7 +205,7 @@ def _insert(
             seen[key] += chunk.seen[key]
         if not mine:
             continue
-        with _refusals(work.table, mine):
+        with refusals(work.table, mine):
             refused = list(_judged(mode.insert(chunk, mine), mine, seen, work))
         insert_quarantine(connection, chunk.bad, mine)
         if road.spools:
@@ -252,7 +233,7 @@ def _settled(
             mine = [(one.source_id, key) for key, one in slices.items() if key.topic == topic]
             yield from (replace(one, topic=topic) for one in road.overdue(connection, work.table, mine))
 
-    with _refusals(work.table, slices):
+    with refusals(work.table, slices):
         refused = list(_judged(settle(), slices, seen, work))
     if refused:
         raise _Refusing(refused)
@@ -274,40 +255,6 @@ def _judged(
 
 def _topic(chunk: Chunk) -> str:
     return next((key.topic for key in chunk.seen), "")
-
-
-@contextmanager
-def _refusals(table: Table, keys: Iterable[SliceKey]) -> Generator[None]:
-    """What the database refuses as a whole, said in words."""
-    try:
-        yield
-    except (RowsRefused, DBAPIError) as error:
-        refused = refusal(error)
-        if refused is None:
-            raise
-        raise RowsRefused(
-            f"rows of {', '.join(str(key) for key in keys)} were refused by the table {table.name!r}",
-            why=f"{refused.what}: {refused.why}" if refused is error else refused.why,
-            cure=refused.cure or "correct the table's constraint, or the function",
-        ) from error
-
-
-@contextmanager
-def _said_at_commit(work: Work) -> Generator[list[bool]]:
-    """A constraint that only COMMIT checks blames no row: said in words, once the list is not empty."""
-    ended: list[bool] = []
-    try:
-        yield ended
-    except DBAPIError as error:
-        refused = refusal(error) if ended else None
-        if refused is None:
-            raise
-        raise RowsRefused(
-            f"a deferred constraint on the table {work.table.name!r} was broken at COMMIT",
-            why=f"{refused.why}; which row broke it the database does not say then",
-            cure="correct the records' parents, or declare the constraint NOT DEFERRABLE: it then names its rows, "
-            "and they are quarantined",
-        ) from error
 
 
 def _advance(connection: Connection, done: Iterable[Publication]) -> None:
