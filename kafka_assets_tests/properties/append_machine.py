@@ -251,9 +251,10 @@ class AppendMachine(RuleBasedStateMachine):
         before, pair = len(self.attempts), self.model.waiting(number)[:2]
         for one, plan in zip(pair[::-1] if turned else pair, (first, second), strict=False):
             key = SliceKey("orders", one.incarnation, one.partition, one.start, one.end)
-            # Whose COMMIT was lost and rolled back begins again behind the other: it would not be the first.
+            # Whoever begins again once it was there begins behind the other, and would not be the first.
             lost = None if plan.commit == "lost, rolled back" else plan.commit
-            self._start([key], replace(plan, kill_at=None, on_bad="quarantine", stops=("registered",), commit=lost))
+            calm = replace(plan, kill_at=None, busy_at=None, on_bad="quarantine", stops=("registered",), commit=lost)
+            self._start([key], calm)
         if len(self.attempts) != before + 2:
             return
         one, other = self.attempts[-2:]
