@@ -32,6 +32,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).parts[0] in NEED_SERVICES:
             item.add_marker("services")
+    if config.option.markexpr != "campaign" and (long := [one for one in items if one.get_closest_marker("campaign")]):
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     # In CI all four databases must run, so there a machine without apt fails.
     if debian.missing() and os.environ.get("CI") != "true" and (left_out := [one for one in items if _asks_mysql(one)]):
         config.hook.pytest_deselected(items=left_out)

@@ -29,6 +29,7 @@ def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(project.folder))
 
 
+@pytest.mark.campaign
 def test_a_trickle_is_measured_part_by_part_and_nothing_stays(project: Project) -> None:
     done = subprocess.run(
         [*BENCH, "--records", "3", "--every", "0.5", "--json"], capture_output=True, text=True, timeout=300, check=False

@@ -1,6 +1,7 @@
 """Daemons that die, come in twos, or lose their storage: the ledger decides, and every row is there once.
 
-`make campaign` runs these with 300,000 records and ten kills; `make test` with fewer of both.
+`make test` kills a daemon and runs two deployments, with few records. `make campaign` runs all of it, with 300,000
+records and ten kills.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def test_a_daemon_killed_again_and_again_lands_every_record_once(project: Projec
     _exact(project, "killed")
 
 
+@pytest.mark.campaign
 def test_two_daemons_of_one_instance_land_every_record_once(project: Project, homes: dict[str, Daemon]) -> None:
     project.topic("twice", partitions=3)
     project.declare("twice", topic="twice")
@@ -85,6 +87,7 @@ def test_two_deployments_on_one_ledger_land_every_record_once(project: Project, 
     _exact(project, "shared")
 
 
+@pytest.mark.campaign
 def test_a_deployment_that_loses_its_storage_goes_on_and_is_told_again(
     project: Project, homes: dict[str, Daemon]
 ) -> None:
