@@ -101,27 +101,27 @@ def test_a_run_worker_killed_inside_the_transaction_is_taken_over_exactly(projec
 
 
 def test_a_backfill_from_the_ui_replaces_what_it_names_and_touches_nothing_else(project: Project) -> None:
-    project.topic("again")
-    project.declare("again", topic="again", max_records=50)
-    project.produce("again", 0, 3_000, bad_every=1_000)
+    project.topic("backfilled")
+    project.declare("backfilled", topic="backfilled", max_records=50)
+    project.produce("backfilled", 0, 3_000, bad_every=1_000)
     ensure_schema(project.engine)
     project.start()
-    project.wait(lambda: project.landed("again", 3_000))
+    project.wait(lambda: project.landed("backfilled", 3_000))
     assert project.sql("select count(*) from kafka_publication") == 60
-    project.wait(lambda: _node(project, "again")["partitionStats"]["numMaterialized"] == 60)
-    before = project.sql("select group_concat(id) from (select id from again order by id)")
+    project.wait(lambda: _node(project, "backfilled")["partitionStats"]["numMaterialized"] == 60)
+    before = project.sql("select group_concat(id) from (select id from backfilled order by id)")
 
-    ordered = project.graphql(KEYS, name="again")["assetNodeOrError"]["partitionKeys"]
+    ordered = project.graphql(KEYS, name="backfilled")["assetNodeOrError"]["partitionKeys"]
     named = [*ordered[:20], *ordered[22:40], *ordered[41:53]]
     launched = project.graphql(
-        BACKFILL, params={"assetSelection": [{"path": ["again"]}], "partitionNames": named, "tags": []}
+        BACKFILL, params={"assetSelection": [{"path": ["backfilled"]}], "partitionNames": named, "tags": []}
     )["launchPartitionBackfill"]
     project.wait(lambda: _backfill(project, launched["backfillId"])["status"] in {"COMPLETED_SUCCESS", "FAILED"})
 
     assert _backfill(project, launched["backfillId"])["status"] == "COMPLETED_SUCCESS"
     assert project.sql("select count(*) from kafka_publication where committed_attempt = 2") == 50
     assert project.sql("select count(*) from kafka_publication where committed_attempt = 1") == 10
-    assert project.sql("select group_concat(id) from (select id from again order by id)") == before
+    assert project.sql("select group_concat(id) from (select id from backfilled order by id)") == before
     assert project.sql("select count(*) from kafka_quarantine") == 3
     assert project.sql("select count(*) from kafka_gap") == 0
 
