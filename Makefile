@@ -12,11 +12,11 @@ MUTANTS ?=
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
 
-test: setup ## every test, with real services
-	$(BIN)/pytest
+test: setup ## every test, with real services: two workers, each with services of its own
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-fast: setup ## what needs no service
-	$(BIN)/pytest kafka_assets_tests/unit -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal kafka_assets_tests/unit -m "not slow"
 
 properties: setup ## many random programs on every database; PROPERTIES=sqlite=50 says which, SECONDS=n ends each
 	KAFKA_ASSETS_PROPERTIES=$(PROPERTIES) KAFKA_ASSETS_PROPERTIES_SECONDS=$(SECONDS) \

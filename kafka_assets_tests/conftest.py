@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,6 +40,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
         config.stash[NO_MYSQL] = len(left_out)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist collects, and another process says at the end what was left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["no_mysql"] = session.config.stash.get(NO_MYSQL, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[NO_MYSQL] = getattr(node, "workeroutput", {}).get("no_mysql", 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
