@@ -7,10 +7,9 @@ its locks when it closes a connection, and committed rows would be lost (measure
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date
 from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +19,7 @@ from sqlalchemy import Connection
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks, Refused
-from kafka_assets.sinks.nested import json_text, timestamp_text
+from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import Table, comparable
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
@@ -113,21 +112,16 @@ def _mapped(path: Path) -> pa.Table:
 
 
 def values(column: pa.Array[Any]) -> list[Any]:
-    """A column as values that SQLite keeps as they are."""
-    convert = _converter(column.type)
-    plain: list[Any] = column.to_pylist()
-    return plain if convert is None else [None if value is None else convert(value) for value in plain]
-
-
-def _converter(kind: Any) -> Callable[[Any], Any] | None:
-    if pa.types.is_boolean(kind):
-        return int
-    if pa.types.is_decimal(kind):
-        return str
-    if pa.types.is_timestamp(kind):
-        return timestamp_text
-    if pa.types.is_date(kind):
-        return date.isoformat
+    """A column as values that SQLite keeps as they are; Arrow writes the text, without a Python object in between."""
+    kind: Any = column.type
+    plain: Any = column
     if pa.types.is_nested(kind):
-        return json_text
-    return None
+        return [None if value is None else json_text(value) for value in column.to_pylist()]
+    if pa.types.is_boolean(kind):
+        plain = plain.cast(pa.int8())
+    elif pa.types.is_timestamp(kind):
+        # UTC, so that text sorts as time does; without a zone, as it stands.
+        plain = plain.cast(pa.timestamp("us", kind.tz)).view(pa.timestamp("us")).cast(pa.string())
+    elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
+        plain = plain.cast(pa.string())
+    return plain.to_pylist()
