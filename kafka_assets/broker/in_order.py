@@ -2,7 +2,9 @@
 
 One partition at a time: what goes to another waits until all before it is acknowledged. Within the
 partition, one request at a time, and librdkafka's gapless guarantee stops its sender before the next one.
-That guarantee leaves timeouts out, so librdkafka gets none, and the patience is counted here.
+Where a second request was made ready meanwhile, it goes out all the same, and the broker refuses it for its
+sequence number: so the first record goes alone, until the broker knows the producer's numbers.
+The guarantee leaves timeouts out, so librdkafka gets none, and the patience is counted here.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ from kafka_assets.broker.outbox import Outbox
 from kafka_assets.errors import Undelivered
 
 CONFIG = {
-    # More in flight, and after a refused first request the broker takes the second: it knows no sequence yet.
+    # More in flight, and more than one request would follow a refused one.
     "max.in.flight.requests.per.connection": "1",
     "enable.gapless.guarantee": "true",
     "delivery.timeout.ms": "0",
 }
+
+
+FORGOTTEN = 3600.0
+"""Seconds without a record after which the broker may have forgotten the numbers (producer.id.expiration.ms)."""
 
 
 class InOrder:
@@ -29,6 +35,8 @@ class InOrder:
         self._patience = patience
         self._place: tuple[str, int] | None = None
         self._since = time.monotonic()
+        self._alone = False
+        """Whether the last record was the first that the broker gets here, or may take for it."""
         self._failed_before = outbox.deliveries.failed
         self.stopped: Undelivered | None = None
         """What it stopped with; raised to whoever sends on."""
@@ -38,9 +46,10 @@ class InOrder:
         """Wait until a record may go to this place; raises Undelivered when one before it has failed."""
         self._outbox.serve(0)
         self.check()
-        if place != self._place:
+        first = place != self._place or time.monotonic() - self._since > FORGOTTEN
+        if first or self._alone:
             self.wait(None)
-            self._place = place
+        self._place, self._alone = place, first
         if not len(self._outbox):
             self._since = time.monotonic()
 

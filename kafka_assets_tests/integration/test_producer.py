@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
@@ -454,6 +455,29 @@ def test_nothing_after_a_failed_record_is_delivered_before_it_is_handled(
         producer.send(topic, b"%d" % number, partition=0)
     producer.close()
     assert numbers(large, topic) == [number for number in range(1_000) if number != bad]
+
+
+def test_nor_what_was_ready_to_go_before_the_answer_came(large: Connection, topic: str, frozen: Frozen) -> None:
+    # Of a producer that it does not know yet, the broker takes any first sequence number.
+    producer = Producer(large, stop_on_first_error=True)
+    producer.send(topic, b"connected", partition=1)
+    producer.flush()
+
+    def send_all() -> None:
+        producer.send(topic, TOO_LARGE, partition=0)
+        time.sleep(0.3)  # longer than the producer lingers: the first request has gone
+        for number in range(100):
+            producer.send(topic, b"%d" % number, partition=0)
+        producer.flush()
+
+    with ThreadPoolExecutor(1) as aside:
+        with frozen():
+            sending = aside.submit(send_all)
+            time.sleep(1)
+        with pytest.raises(Undelivered):
+            sending.result()
+    assert numbers(large, topic, 0) == []
+    producer.close()
 
 
 def test_nor_is_it_in_another_partition(large: Connection, topic: str) -> None:
