@@ -111,8 +111,8 @@ class Merge:
     ) -> Generator[Refused, None, dict[tuple[int, bool], int]]:
         """Merge; how many records won, by publication and whether they delete.
 
-        Yields the records that the table refuses, each with its topic, by its source. Where there are any, nothing of this may be committed:
-        an earlier version of a refused record's key is out already.
+        Yields the records that the table refuses, each with its topic. Where there are any, nothing of this may
+        be committed: an earlier version of a refused record's key is out already.
         """
         target = self._road.quoted(self._table.name)
         self._refuse_moved_since(target)
