@@ -102,23 +102,3 @@ def remaining(engine: Engine, goal: Mapping[Place, int]) -> Remaining:
         unplanned += max(0, end - row.planned_through)
     landable = sum(row[4] for row in open_slices if row.start_offset < goal.get((row[0], row[1], row[2]), 0))
     return Remaining(offsets=offsets, unplanned=unplanned, landable=landable)
-
-
-@dataclass(frozen=True)
-class Stand:
-    """How far one partition is planned, and how far one asset has committed it."""
-
-    planned_through: int
-    committed_through: int
-
-
-def stands(engine: Engine, *, asset: str, sources: Collection[int]) -> dict[tuple[int, int], Stand]:
-    """By source and partition where planning and the asset stand."""
-    g, d = t.progress.c, t.committed.c
-    with read(engine) as connection:
-        rows = connection.execute(
-            select(g.source_id, g.partition, g.planned_through, d.committed_through)
-            .join_from(t.committed, t.progress, (d.source_id == g.source_id) & (d.partition == g.partition))
-            .where(d.asset == asset, g.source_id.in_(sorted(sources)))
-        ).all()
-    return {(row.source_id, row.partition): Stand(row.planned_through, row.committed_through) for row in rows}

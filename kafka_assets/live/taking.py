@@ -1,4 +1,4 @@
-"""Beginning with a partition: met as the sensor meets it, leased, and read on from where all that is planned is committed.
+"""Beginning with a partition: met as the sensor does, leased, and read on from where all that is planned is committed.
 
 Whatever went wrong with a partition, this is where it begins again: the ledger alone says where it stands.
 """
@@ -8,18 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Engine
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen, offsets_at
-from kafka_assets.errors import KafkaAssetsError, Permanent, Retryable, TopicMissing, Truncated
+from kafka_assets.errors import KafkaAssetsError, Permanent, Retryable, TopicChanged, TopicMissing, Truncated
 from kafka_assets.ledger import planning as ledger
-from kafka_assets.ledger.leases import Lease, give_back, take
+from kafka_assets.ledger.leases import Lease, ready, take, taken_over
 from kafka_assets.ledger.meeting import meet_topics, origins
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
-from kafka_assets.ledger.standing import stands
 from kafka_assets.live.gathering import Place
 from kafka_assets.plan import Offsets, Progress, expired
 from kafka_assets.streams import Stream
@@ -58,7 +57,6 @@ class Met:
 
     source: Source
     offsets: Mapping[int, Offsets]
-    progress: Mapping[int, Progress]
 
 
 class Taking:
@@ -90,75 +88,72 @@ class Taking:
 
     def begin(self, places: Collection[Place]) -> dict[Place, Answer]:
         """Take these partitions, each as far as it can be."""
-        answers: dict[Place, Answer] = {}
         met, refused = self._meet(observe(self._connection, sorted({topic for topic, _ in places})))
-        wanted: dict[Place, Source] = {}
-        for place in sorted(places):
-            topic, partition = place
-            if topic not in met:
-                answers[place] = _wait_for(refused[topic])
-            elif partition not in met[topic].offsets or partition not in met[topic].progress:
-                answers[place] = Wait("the broker does not show it yet", SOON)
-            else:
-                with _answered(answers, place):
-                    self._record_expired(met[topic], partition)
-                    wanted[place] = met[topic].source
-        if wanted:
-            answers.update(self._take(wanted))
-        return answers
-
-    def _take(self, wanted: Mapping[Place, Source]) -> dict[Place, Answer]:
-        taken = take(
-            self._engine,
-            [(source, place[1]) for place, source in wanted.items()],
-            owner=self._owner,
-            lease_ms=self._lease_ms,
-        )
-        mine = {lease.place: lease for lease in taken.leases}
-        # Asked only now, when nobody else plans it any more.
-        standing = stands(self._engine, asset=self._stream.asset, sources={one.id for one in wanted.values()})
-        answers: dict[Place, Answer] = {}
-        for place, source in wanted.items():
-            at = (source.id, place[1])
-            if at in taken.refused:
-                answers[place] = Wait(str(taken.refused[at]), SOON)
+        answers: dict[Place, Answer] = {
+            place: Wait("the broker does not show it yet", SOON)
+            if (topic := place[0]) in met
+            else _wait_for(refused[topic])
+            for place in places
+        }
+        wanted = {
+            (met[topic].source.id, partition): (topic, partition)
+            for topic, partition in sorted(places)
+            if topic in met and partition in met[topic].offsets
+        }
+        if not wanted:
+            return answers
+        sources = [(met[topic].source, partition) for topic, partition in wanted.values()]
+        taken = take(self._engine, sources, owner=self._owner, lease_ms=self._lease_ms)
+        for at, held in taken.refused.items():
+            answers[wanted[at]] = Wait(str(held), SOON)
+        # Asked only now, when nobody else plans them any more.
+        for lease, stand in ready(self._engine, taken.leases, asset=self._stream.asset).items():
+            place = wanted[lease.place]
+            if stand.waits_for is not None:
+                answers[place] = Wait(stand.waits_for, SOON, lease=lease)
                 continue
-            stand = standing[at]
-            if stand.committed_through < stand.planned_through:
-                why = (
-                    f"slices of it are planned through {stand.planned_through}, and committed through"
-                    f" {stand.committed_through} · their runs land them (the sensor's, or `kafka-assets run`)"
-                )
-                answers[place] = Wait(why, SOON, lease=mine[at])
-            else:
-                answers[place] = Begun(mine[at], stand.planned_through)
+            try:
+                answers[place] = Begun(lease, self._past_what_expired(met[place[0]], lease, stand.position))
+            except KafkaAssetsError as error:
+                answers[place] = replace(_wait_for(error), lease=lease)
         return answers
 
-    def _record_expired(self, met: Met, partition: int) -> None:
+    def _past_what_expired(self, met: Met, lease: Lease, position: int) -> int:
         """What retention took before it was read is an error or recorded, as the stream declares: never a jump."""
-        where, progress = f"{met.source.topic}:{partition}", met.progress[partition]
+        where = f"{met.source.topic}:{lease.partition}"
+        standing, policy = Progress(position, None), self._stream.on_expired
         try:
-            lost = expired(where, progress, met.offsets[partition], on_expired=self._stream.on_expired)
+            lost = expired(where, standing, met.offsets[lease.partition], on_expired=policy)
         except Truncated:
-            # Another planner may know a later end than ours.
-            again = observe(self._connection, [met.source.topic])[met.source.topic]
-            if not isinstance(again, TopicOffsets):
-                raise again from None
-            if again.topic_id != met.source.topic_id:
-                raise TopicMissing("the topic was deleted and created again at this moment") from None
-            lost = expired(where, progress, _offsets(again)[partition], on_expired=self._stream.on_expired)
-        if lost:
-            # The plan is refused while any live consumer has the lease, this one too.
-            give_back(self._engine, [Lease(met.source, partition, self._owner)])
-            ledger.commit_plan(
-                self._engine,
-                met.source,
-                partition,
-                expected=progress.planned_through,
-                slices=lost,
-                asset=self._stream.asset,
+            # Whoever had the partition before may have known a later end than ours.
+            lost = expired(where, standing, self._again(met)[lease.partition], on_expired=policy)
+        if not lost:
+            return position
+        done = ledger.commit_plan(
+            self._engine,
+            met.source,
+            lease.partition,
+            expected=position,
+            slices=lost,
+            asset=self._stream.asset,
+            owner=self._owner,
+        )
+        if done is None:
+            raise taken_over(lease)
+        _log.warning("%s: offsets %d to %d expired before they were read", where, position, lost[-1].end)
+        return lost[-1].end
+
+    def _again(self, met: Met) -> Mapping[int, Offsets]:
+        topic = met.source.topic
+        again = observe(self._connection, [topic])[topic]
+        if not isinstance(again, TopicOffsets):
+            raise again
+        if again.topic_id != met.source.topic_id:
+            raise TopicChanged(
+                f"the topic {topic!r} was deleted and created again at this moment",
+                cure="nothing: the new one is begun with",
             )
-            _log.warning("%s: offsets %d to %d expired before they were read", where, lost[0].start, lost[0].end)
+        return _offsets(again)
 
     def _seen(self) -> Mapping[str, Observation]:
         if self._stream.topic is not None:
@@ -200,20 +195,11 @@ class Taking:
         known = known_partitions(self._engine, [source.id])[source.id]
         fresh = sorted(offsets.keys() - known)
         begin = origins(self._stream, source, fresh, known=known, offsets=offsets, at=self._at) if fresh else {}
-        progress = ledger.observe(self._engine, source, offsets=offsets, origins=begin, asset=self._stream.asset)
-        return Met(source, offsets, progress)
+        ledger.observe(self._engine, source, offsets=offsets, origins=begin, asset=self._stream.asset)
+        return Met(source, offsets)
 
     def _at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         return offsets_at(self._connection, topic, timestamp_ms)
-
-
-@contextmanager
-def _answered(answers: dict[Place, Answer], place: Place) -> Generator[None]:
-    """One partition's trouble never stops the others."""
-    try:
-        yield
-    except KafkaAssetsError as error:
-        answers[place] = _wait_for(error)
 
 
 def _wait_for(error: KafkaAssetsError) -> Wait:
