@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
-from kafka_assets.live.json_values import EXACT_INTEGERS, Misfit, Reader, reader
-from kafka_assets.live.landed import landed_type
+from kafka_assets.live.json_numbers import Misfit
+from kafka_assets.live.json_values import EXACT_INTEGERS, Reader, reader
+from kafka_assets.live.landed import fields_of, landed_type
 
+pc: Any = pyarrow.compute
 Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CLOCK = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?"
@@ -36,7 +38,7 @@ class NotBulk(Exception):
 def witness_type(kind: Any) -> Any:
     """As what Arrow's JSON reader is to read a declared type."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, witness_type(one.type)) for one in kind])
+        return pa.struct([pa.field(one.name, witness_type(one.type)) for one in fields_of(kind)])
     if pa.types.is_list(kind):
         return pa.list_(witness_type(kind.value_type))
     if pa.types.is_float32(kind):
@@ -53,7 +55,7 @@ def has_witness(kind: Any, *, name: str | None) -> bool:
     if pa.types.is_list(kind):
         return has_witness(kind.value_type, name=None)
     if pa.types.is_struct(kind):
-        return kind.num_fields > 0 and all(has_witness(one.type, name=one.name) for one in kind)
+        return kind.num_fields > 0 and all(has_witness(one.type, name=one.name) for one in fields_of(kind))
     return not pa.types.is_decimal(kind) or (name is not None and _SIMPLE_NAME.fullmatch(name) is not None)
 
 
@@ -64,7 +66,7 @@ def named_decimals(name: str, kind: Any) -> set[str]:
     if pa.types.is_list(kind):
         return named_decimals(name, kind.value_type)
     if pa.types.is_struct(kind):
-        return {found for one in kind for found in named_decimals(one.name, one.type)}
+        return {found for one in fields_of(kind) for found in named_decimals(one.name, one.type)}
     return set()
 
 
@@ -72,7 +74,7 @@ def has_floats(kind: Any) -> bool:
     if pa.types.is_list(kind):
         return has_floats(kind.value_type)
     if pa.types.is_struct(kind):
-        return any(has_floats(one.type) for one in kind)
+        return any(has_floats(one.type) for one in fields_of(kind))
     return pa.types.is_floating(kind)
 
 
@@ -85,7 +87,7 @@ class Column:
         self.required = not field.nullable
         self.nested = nested
         self._bytes: Reader | None = reader(pa.binary()) if pa.types.is_binary(self.kind) else None
-        inner = list(self.kind) if pa.types.is_struct(self.kind) else []
+        inner = fields_of(self.kind) if pa.types.is_struct(self.kind) else []
         if pa.types.is_list(self.kind):
             inner = [pa.field("item", self.kind.value_type)]
         self._inner = [Column(one, nested=True) for one in inner]
@@ -135,7 +137,7 @@ class Column:
 
     def _decimal(self, witness: Any) -> Any:
         # What has fewer digits behind the point than declared is widened without a look at those before it.
-        found: Any = pc.min_max(witness)
+        found = pc.min_max(witness)
         low, high = found["min"].as_py(), found["max"].as_py()
         limit = Decimal(10) ** (self.kind.precision - self.kind.scale)
         if high is not None and (high >= limit or low <= -limit):
@@ -154,7 +156,7 @@ class Column:
 
     def _matching(self, witness: Any, pattern: str, doubt: Marks) -> Any:
         """The texts that are written so; zeros past the microseconds are cut off first."""
-        good: Any = pc.match_substring_regex(witness, pattern)
+        good = pc.match_substring_regex(witness, pattern)
         if _all(good):
             return witness
         if not pa.types.is_date(self.kind):
@@ -181,7 +183,9 @@ class Column:
             children.append(inner.read(witness.field(at), inner_zeros, inner_doubt))
             zeros |= inner_zeros & there
             doubt |= inner_doubt & there
-        fields = [pa.field(one.name, inner.landed) for one, inner in zip(self.kind, self._inner, strict=True)]
+        fields = [
+            pa.field(one.name, inner.landed) for one, inner in zip(fields_of(self.kind), self._inner, strict=True)
+        ]
         missing = pc.is_null(witness) if witness.null_count else None
         return pa.StructArray.from_arrays(children, fields=fields, mask=missing)
 
@@ -216,11 +220,11 @@ def _array(flags: Any) -> Marks:
 
 
 def _all(flags: Any) -> bool:
-    return cast("Any", pc.all(flags)).as_py() is not False
+    return pc.all(flags).as_py() is not False
 
 
 def _between(column: Any, ends: tuple[int, int]) -> Any:
-    found: Any = pc.min_max(column)
+    found = pc.min_max(column)
     low, high = found["min"].value, found["max"].value
     if low is not None and (low < ends[0] or high > ends[1]):
         raise NotBulk

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_assets.live.json_columns import NotBulk, witness_type
 from kafka_assets.live.json_text import Number, parse
+from kafka_assets.live.landed import fields_of
 
 MOST = 500
 """Undeclared fields that are kept in mind: names that are made up for each record would fill it for ever."""
@@ -18,13 +19,13 @@ class Shape:
     """The schema that Arrow reads with: the declared fields first, then what was learned, at every depth."""
 
     def __init__(self, fields: pa.Schema) -> None:
-        self._declared = pa.struct([pa.field(one.name, witness_type(one.type)) for one in fields])
+        self._declared = pa.struct([pa.field(one.name, witness_type(one.type)) for one in fields_of(fields)])
         self._kind: Any = self._declared
         self._learned = 0
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema(list(self._kind))
+        return pa.schema(fields_of(self._kind))
 
     @property
     def has_numbers(self) -> bool:
@@ -38,8 +39,8 @@ class Shape:
         if pa.types.is_null(known):
             return met
         if pa.types.is_struct(known) and pa.types.is_struct(met):
-            fields = [pa.field(one.name, self._inner(one, met)) for one in known]
-            new = [one for one in met if known.get_field_index(one.name) < 0]
+            fields = [pa.field(one.name, self._inner(one, met)) for one in fields_of(known)]
+            new = [one for one in fields_of(met) if known.get_field_index(one.name) < 0]
             if self._learned + len(new) > MOST:
                 new = []
             self._learned += len(new)
@@ -55,10 +56,11 @@ class Shape:
 
     def _type_of(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return pa.struct([pa.field(name, self._type_of(one)) for name, one in value.items()])
+            held = cast("dict[str, Any]", value)
+            return pa.struct([pa.field(name, self._type_of(one)) for name, one in held.items()])
         if isinstance(value, list):
             kind: Any = pa.null()
-            for one in value:
+            for one in cast("list[Any]", value):
                 kind = self._joined(kind, self._type_of(one))
             return pa.list_(kind)
         if isinstance(value, Number):
@@ -83,10 +85,10 @@ def _without(column: Any, kind: Any) -> Any:
     if column.type == kind:
         return column
     if pa.types.is_struct(kind):
-        names = [one.name for one in kind]
+        names = [one.name for one in fields_of(kind)]
         children = [_without(column.field(name), kind.field(at).type) for at, name in enumerate(names)]
         mask = column.is_null() if column.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+        return pa.StructArray.from_arrays(children, fields=fields_of(kind), mask=mask)
     validity, offsets = column.buffers()[:2]
     return pa.Array.from_buffers(
         kind,

@@ -67,8 +67,8 @@ class JsonValues:
         columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(self.schema.types)]
         table = pa.concat_tables([*tables, pa.Table.from_arrays(columns, schema=self.schema)])
         if tables and good:
-            order = np.argsort(np.concatenate([*places, np.array(good, dtype=np.int64)]), kind="stable")
-            table = table.take(pa.array(order))
+            order: Any = np.argsort(np.concatenate([*places, np.array(good, dtype=np.int64)]), kind="stable")
+            table = table.take(order)
         return Columns(table, bad)
 
 
@@ -77,7 +77,7 @@ class WholeValues:
 
     def __init__(self, fields: pa.Schema) -> None:
         self.schema = landed_schema(fields)
-        self._field = fields.field(0)
+        self._field: Any = fields.field(0)
 
     def read(self, values: Sequence[bytes | None]) -> Columns:
         bad: dict[int, str] = {}
