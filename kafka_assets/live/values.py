@@ -48,10 +48,10 @@ class JsonValues:
     def __init__(self, fields: pa.Schema) -> None:
         self.schema = landed_schema(fields)
         self._exact = ExactJson(fields)
-        self._bulk = BulkJson(fields, self.schema, self._exact)
+        self.bulk = BulkJson(fields, self.schema, self._exact)
 
     def read(self, values: Sequence[bytes | None]) -> Columns:
-        tables, places, left = self._bulk.read(values)
+        tables, places, left = self.bulk.read(values)
         if not left:
             return Columns(pa.concat_tables([self.schema.empty_table(), *tables]))
         bad: dict[int, str] = {}
