@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from kafka_assets.errors import StreamError
 from kafka_assets.live.batch import Batch
+from kafka_assets.live.landed import fields_of
 from kafka_assets.live.tombstones import Tombstones, needed
 from kafka_assets.live.values import values_of
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
@@ -57,7 +58,7 @@ class Decoder:
         self._transform = transform
         self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *needed(stream.upsert)]
         carried = [pa.field(name, kind) for name, kind in _CARRIED.items()]
-        every = pa.schema([*self._values.schema, *carried])
+        every = pa.schema([*fields_of(self._values.schema), *carried])
         self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
         self.schema = self._landed(every.empty_table()).schema
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
@@ -119,7 +120,8 @@ class Decoder:
             return rows, []
         without = rows.filter(missing)
         bad: list[BadRecord] = []
-        found = records.found(without.column(PARTITION).to_pylist(), without.column(OFFSET).to_pylist())
+        marks: list[Any] = [without.column(name).to_pylist() for name in (PARTITION, OFFSET)]
+        found = records.found(marks[0], marks[1])
         for at, row in zip(found, without.select(names).to_pylist(), strict=True):
             lacking = ", ".join(name for name in names if row[name] is None)
             bad.append(records.bad(at, f"the row has no value in {lacking}, its key or order"))
