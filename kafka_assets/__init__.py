@@ -8,10 +8,20 @@ if TYPE_CHECKING:
     from kafka_assets.assets.definitions import build_definitions, load_assets
     from kafka_assets.assets.downstream import slice_asset
     from kafka_assets.assets.sensor import build_sensor
+    from kafka_assets.live.consumer import LiveConsumer
 
-__all__ = ["KafkaTopic", "build_definitions", "build_sensor", "kafka_asset", "load_assets", "slice_asset"]
+__all__ = [
+    "KafkaTopic",
+    "LiveConsumer",
+    "build_definitions",
+    "build_sensor",
+    "kafka_asset",
+    "load_assets",
+    "slice_asset",
+]
 
 _HOMES = {
+    "LiveConsumer": "kafka_assets.live.consumer",
     "KafkaTopic": "kafka_assets.assets.component",
     "kafka_asset": "kafka_assets.assets.decorator",
     "build_definitions": "kafka_assets.assets.definitions",

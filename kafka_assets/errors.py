@@ -95,6 +95,10 @@ class GroupMissing(Permanent):
     """The consumer group does not exist on the broker."""
 
 
+class GroupRefused(Permanent):
+    """The consumer group does not take this member: another assignor, protocol, or the instance id of another."""
+
+
 class TopicChanged(Retryable):
     """The topic was deleted and created again while it was being looked at."""
 
@@ -105,6 +109,10 @@ class OffsetsExpired(Permanent):
 
 class Truncated(Permanent):
     """The topic ends below what was already planned, under the same topic id."""
+
+
+class NotCaughtUp(Permanent):
+    """Not all that was there at the beginning is committed, and nothing moves any more."""
 
 
 class LedgerMissing(Permanent):

@@ -15,6 +15,7 @@ from kafka_assets.cli import (
     groups,
     importing,
     landing,
+    live,
     moves,
     produce,
     quarantine,
@@ -33,7 +34,7 @@ app = typer.Typer(
     add_completion=False,
 )
 COMMANDS = (
-    *(stack, demo, database, landing, standing, moves, importing, quarantine),
+    *(stack, demo, database, landing, live, standing, moves, importing, quarantine),
     *(topics, groups, produce, consume, doctor, bench),
 )
 for module in COMMANDS:
