@@ -21,6 +21,8 @@ class Progress:
     planned_through: int
     pending_ms: int | None
     """For how long offsets beyond `planned_through` have been seen waiting, on the database's clock."""
+    owner: str | None = None
+    """The live consumer that plans this partition now, and nobody else."""
 
 
 @dataclass(frozen=True)

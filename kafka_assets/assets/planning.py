@@ -38,6 +38,8 @@ class StreamPlan:
     until: float
     """On the monotonic clock: when it must be done, since Dagster ends an evaluation that takes a minute."""
     troubles: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    """What is left to others."""
     planned: int = 0
 
     def run(self, seen: Mapping[str, Observation], *, there: Collection[str]) -> None:
@@ -88,8 +90,15 @@ class StreamPlan:
             on_expired=self.stream.on_expired,
             max_slices=self.stream.slices.per_tick,
         )
+        if owners := sorted({at.owner for at in progress.values() if at.owner is not None}):
+            held = sum(at.owner is not None for at in progress.values())
+            self.notes.append(
+                f"{self.stream.name}: {held} of {len(progress)} partitions of {source.topic!r} are landed live by "
+                + ", ".join(owners[:3])
+                + (f" and {len(owners) - 3} more" if len(owners) > 3 else "")
+            )
         candidates: dict[Where, Candidate] = {}
-        for partition in sorted(offsets.keys() & progress.keys()):
+        for partition in sorted(number for number in offsets.keys() & progress if progress[number].owner is None):
             with self._told():
                 standing = progress[partition]
                 if new := plan_partition(f"{source.topic}:{partition}", standing, offsets[partition], policy):
@@ -105,7 +114,8 @@ class StreamPlan:
         self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
     ) -> Mapping[int, Offsets]:
         """Ask again where a partition ends below what is planned: another planner may know a later end than ours."""
-        if all(at.high_watermark >= progress[part].planned_through for part, at in offsets.items() if part in progress):
+        ours = [number for number in offsets.keys() & progress if progress[number].owner is None]
+        if all(offsets[number].high_watermark >= progress[number].planned_through for number in ours):
             return offsets
         again = observe(self.connection, [source.topic])[source.topic]
         if isinstance(again, KafkaAssetsError):

@@ -65,6 +65,10 @@ class Landing:
         """Close those that are over and that no batch came for. Of any thread."""
         self._table.close_over(leases)
 
+    def close(self) -> None:
+        """Let go of the connection. Of the thread that landed."""
+        self._table.close()
+
 
 def _fetch(parts: Sequence[Part], refused: Sequence[Refused]) -> Sequence[BadRecord]:
     """The bytes of records that the table refuses: they are still here."""

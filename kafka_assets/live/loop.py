@@ -154,6 +154,7 @@ class Loop:
 
     def close(self) -> None:
         """After the group was left: nothing is done any more."""
+        self._worker.submit(self.landing.close)
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     # -- beginning with partitions
