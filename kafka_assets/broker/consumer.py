@@ -157,7 +157,7 @@ class Consumer:
                 self._keeper.done(_as_if_done(unit))
             self._keeper.before(unit)
         except BaseException:
-            self._rewind(unit.begins)
+            self._refused(unit)
             raise
         self._unit = unit
 
@@ -173,9 +173,15 @@ class Consumer:
                 self._keeper.done(unit)
             except BaseException:
                 if self._keeper.whole:
-                    self._drop(unit.begins)
-                    self._reader.begin_again(unit.begins)
+                    self._refused(unit)
                 raise
+
+    def _refused(self, unit: Unit) -> None:
+        """Nothing of it is kept: it comes again, from where the keeper says by then."""
+        if not self._keeper.whole:
+            return self._rewind(unit.begins)
+        self._drop(unit.begins)
+        return self._reader.begin_again(unit.begins)
 
     def _give_up(self) -> None:
         unit, self._unit = self._unit, None
