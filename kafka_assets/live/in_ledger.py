@@ -88,11 +88,13 @@ class InLedger:
         self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
-        taken, positions = self._claiming.take(places, first)
-        self._held |= taken
-        self._leases.hold(taken.values())
-        self._positions |= positions
-        return positions
+        for place in places:
+            self._positions.pop(place, None)
+        try:
+            self._claiming.take(places, first, held=self._held, positions=self._positions)
+        finally:
+            self._leases.hold(self._held.values())
+        return {place: self._positions[place] for place in places if place in self._positions}
 
     def before(self, unit: Unit) -> None:
         moves: dict[Lease, tuple[int, int]] = {}
@@ -158,7 +160,8 @@ class InLedger:
     def close(self) -> None:
         self._roll_back()
         try:
-            self._leases.give_back(self._let_go(list(self._held)))
+            if self._held:
+                self._leases.give_back(self._let_go(list(self._held)))
         finally:
             self._stack.close()
 
