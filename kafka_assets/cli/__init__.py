@@ -15,6 +15,7 @@ from kafka_assets.cli import (
     groups,
     importing,
     landing,
+    listen,
     moves,
     produce,
     quarantine,
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(stack, demo, database, landing, standing, moves, importing, quarantine),
-    *(topics, groups, produce, consume, doctor, bench),
+    *(topics, groups, produce, consume, listen, doctor, bench),
 )
 for module in COMMANDS:
     module.register(app)

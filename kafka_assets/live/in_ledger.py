@@ -22,6 +22,7 @@ from kafka_assets.ledger.windows import Author, close_over
 from kafka_assets.live.claiming import Claiming
 from kafka_assets.live.keeping import Keeper as Leases
 from kafka_assets.live.own_work import Part, keep
+from kafka_assets.records import BadRecord
 from kafka_assets.sinks.live import WindowPolicy
 
 
@@ -54,6 +55,7 @@ class InLedger:
         self._stack, self._transaction = ExitStack(), ExitStack()
         self._held: dict[Where, Lease] = {}
         self._positions: dict[Where, int] = {}
+        self._bad: list[tuple[Where, BadRecord]] = []
         self._moves: dict[Lease, tuple[int, int]] = {}
         self._sql: Connection | None = None
         self._began: tuple[RootTransaction | None, float] = (None, 0.0)
@@ -68,6 +70,20 @@ class InLedger:
                 cure="use it inside the loop over records() or batches()",
             )
         return self._sql
+
+    def quarantine(self, record: StoredRecord, reason: str) -> None:
+        """Keep this record of the unit in hand in kafka_quarantine, with its bytes, in the unit's transaction."""
+        _ = self.sql
+        bad = BadRecord(
+            partition=record.partition,
+            offset=record.offset,
+            reason=reason,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp=record.timestamp_ms,
+        )
+        self._bad.append((place_of(record), bad))
 
     def attach(self, consumer: Attached) -> None:
         name = self._name or consumer.group
@@ -111,6 +127,7 @@ class InLedger:
             sql = stack.enter_context(owning(self._engine, moves))
             require_standing(sql, moves)
             self._transaction, self._moves = stack.pop_all(), moves
+        self._bad = []
         self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
 
     def done(self, unit: Unit) -> None:
@@ -170,7 +187,13 @@ class InLedger:
         for record in unit.done:
             records[place_of(record)].append(record)
         return [
-            Part(self._held[place], start=self._positions[place], end=end, records=records[place])
+            Part(
+                self._held[place],
+                start=self._positions[place],
+                end=end,
+                records=records[place],
+                bad=[bad for where, bad in self._bad if where == place],
+            )
             for place, end in unit.ends.items()
         ]
 
