@@ -15,6 +15,7 @@ from kafka_assets.cli import (
     groups,
     importing,
     landing,
+    listen,
     live,
     moves,
     produce,
@@ -35,7 +36,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(stack, demo, database, landing, live, standing, moves, importing, quarantine),
-    *(topics, groups, produce, consume, doctor, bench),
+    *(topics, groups, produce, consume, listen, doctor, bench),
 )
 for module in COMMANDS:
     module.register(app)
