@@ -14,6 +14,7 @@ from kafka_assets.cli import (
     doctor,
     groups,
     importing,
+    lab,
     landing,
     moves,
     produce,
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(stack, demo, database, landing, standing, moves, importing, quarantine),
-    *(topics, groups, produce, consume, doctor, bench),
+    *(topics, groups, produce, consume, doctor, bench, lab),
 )
 for module in COMMANDS:
     module.register(app)

@@ -1,0 +1,134 @@
+"""`kafka-assets lab`: experiments with real kills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kafka_assets.cli.asking import AsJson, Yes, confirm, the_connection
+from kafka_assets.cli.console import err, print_json, print_table
+from kafka_assets.settings import load_settings
+
+if TYPE_CHECKING:
+    from kafka_assets.lab.outcome import Outcome
+
+lab = typer.Typer(
+    help="Experiments with real kills: what can be lost, what can be doubled, and when.", no_args_is_help=True
+)
+
+Round = Literal["leader-killed", "out-of-sync", "answer-lost"]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(lab, name="lab")
+
+
+@lab.command()
+def replication(
+    rounds: Annotated[list[Round] | None, typer.Argument(help="Only these; else all, in this order.")] = None,
+    *,
+    records: Annotated[int, typer.Option(min=10, max=1_000_000, help="How many for each mode.")] = 1000,
+    here: Annotated[
+        bool, typer.Option("--here", help="Kill this project's own brokers (`up --brokers 3`), and start them again.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Kill and freeze brokers under acks 0, 1 and all, idempotence, min.insync.replicas, unclean election."""
+    from kafka_assets.lab.brokers import own_brokers, project_brokers
+    from kafka_assets.lab.replication import ROUNDS
+    from kafka_assets.lab.replication import replication as run
+
+    settings = load_settings()
+    if here:
+        confirm("Kill and freeze the brokers of this project, one after the other? All come back.", yes=yes)
+    cluster = project_brokers(settings) if here else own_brokers(settings.state / "lab", _say)
+    with cluster as brokers:
+        outcomes = run(brokers, rounds=rounds or list(ROUNDS), records=records, say=_say)
+    columns = ("mode", "fault", "records", "acknowledged", "lost", "doubled")
+    _print(outcomes, columns, as_json=as_json)
+
+
+@lab.command()
+def partitioners(
+    records: Annotated[int, typer.Option(min=10, max=1_000_000, help="How many for each partitioner.")] = 10_000,
+    keys: Annotated[int, typer.Option(min=1, help="How many different keys they have.")] = 1000,
+    partitions: Annotated[int, typer.Option(min=1, max=1000, help="Of the topic.")] = 6,
+    add: Annotated[int, typer.Option(min=1, max=1000, help="So many partitions are added.")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Spread keyed records by each partitioner; add partitions, and count the keys that moved."""
+    from kafka_assets.lab.partitioners import partitioners as run
+
+    outcomes = run(the_connection(), records=records, keys=keys, partitions=partitions, more=add, say=_say)
+    columns = (
+        "mode",
+        "records",
+        "lost",
+        "doubled",
+        "smallest",
+        "largest",
+        "run",
+        "keys_in_one_partition",
+        "keys_moved",
+    )
+    _print(outcomes, columns, as_json=as_json)
+
+
+@lab.command()
+def compression(
+    records: Annotated[
+        int, typer.Option(min=100, max=1_000_000, help="How many JSON records of about 190 bytes.")
+    ] = 100_000,
+    as_json: AsJson = False,
+) -> None:
+    """Produce the same records with each compression: bytes on the wire, rate, and all of them read back."""
+    from kafka_assets.lab.compression import compression as run
+
+    outcomes = run(the_connection(), records=records, say=_say)
+    columns = (
+        *("mode", "records", "lost", "doubled"),
+        *("bytes_per_record", "bytes_to_none", "records_per_second", "rate_to_none"),
+    )
+    _print(outcomes, columns, as_json=as_json)
+
+
+@lab.command()
+def segments(
+    topic: Annotated[str, typer.Argument(help="A topic of the local broker.")],
+    partition: Annotated[int, typer.Option(min=0, help="One of its partitions.")] = 0,
+    broker: Annotated[int, typer.Option(min=1, help="Of three brokers, the one whose disk is read.")] = 1,
+    limit: Annotated[int, typer.Option(min=1, help="So many batches and index entries are shown.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a local broker stores a partition: files, batches, indexes, by Kafka's own DumpLogSegments."""
+    from kafka_assets.lab.segments import dump, partition_folder
+
+    found = dump(partition_folder(load_settings().state, topic, partition, broker=broker))
+    files, batches = [asdict(one) for one in found.files], [asdict(one) for one in found.batches]
+    entries = [asdict(one) for one in found.entries]
+    if as_json:
+        print_json({"folder": found.folder, "files": files, "batches": batches, "entries": entries})
+        return
+    print_table(("file", "bytes", "used"), files, title=f"{found.folder.name} on kafka-{broker}")
+    shown = ("segment", "position", "size", "base_offset", "last_offset", "records", "codec", "producer_id")
+    print_table(
+        (*shown, "base_sequence"), batches[:limit], title=f"batches: {min(limit, len(batches))} of {len(batches)}"
+    )
+    title = f"index entries: {min(limit, len(entries))} of {len(entries)}"
+    print_table(("index", "offset", "position", "timestamp"), entries[:limit], title=title)
+
+
+def _say(what: str) -> None:
+    err.print(f"· {what}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(outcomes: Sequence[Outcome], columns: Sequence[str], *, as_json: bool) -> None:
+    rows = [one.row for one in outcomes]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, rows)
