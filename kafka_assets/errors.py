@@ -95,6 +95,10 @@ class GroupMissing(Permanent):
     """The consumer group does not exist on the broker."""
 
 
+class GroupRefused(Permanent):
+    """The consumer group does not take this member: another assignor, protocol, or the instance id of another."""
+
+
 class TopicChanged(Retryable):
     """The topic was deleted and created again while it was being looked at."""
 

@@ -57,6 +57,19 @@ def plan_partition(where: str, progress: Progress, offsets: Offsets, policy: Pol
     Never a jump: offsets that retention took before they were planned are an error, or a slice of
     kind `lost`. An end below what was planned, under the same topic id, is an error always.
     """
+    planned = expired(where, progress, offsets, on_expired=policy.on_expired)
+    at = planned[-1].end if planned else progress.planned_through
+    available = offsets.last_stable - at
+    waited = timedelta(milliseconds=progress.pending_ms) if progress.pending_ms is not None else timedelta(0)
+    if available > 0 and (available >= policy.max_records or waited >= policy.max_delay):
+        planned.extend(cut(at, offsets.last_stable, max_records=policy.max_records)[: policy.max_slices])
+    return planned
+
+
+def expired(
+    where: str, progress: Progress, offsets: Offsets, *, on_expired: Literal["fail", "record"]
+) -> list[NewSlice]:
+    """What retention took before it was planned, as a slice of kind `lost`, where the policy records it; else none."""
     at = progress.planned_through
     if offsets.high_watermark < at:
         raise Truncated(
@@ -64,21 +77,15 @@ def plan_partition(where: str, progress: Progress, offsets: Offsets, policy: Pol
             why="the topic lost records that were there before (an unclean leader election, or a restored broker)",
             cure="find out what was lost; docs/failures.md says how to go on",
         )
-    planned: list[NewSlice] = []
-    if offsets.log_start > at:
-        if policy.on_expired == "fail":
-            raise OffsetsExpired(
-                f"{where}: offsets {at} to {offsets.log_start} expired before they were planned",
-                why=f"retention moved the log's start to {offsets.log_start}",
-                cure="declare on_expired: record to write the range down as lost and go on, and lengthen retention",
-            )
-        planned.append(NewSlice(at, offsets.log_start, "lost", "expired before it was planned"))
-        at = offsets.log_start
-    available = offsets.last_stable - at
-    waited = timedelta(milliseconds=progress.pending_ms) if progress.pending_ms is not None else timedelta(0)
-    if available > 0 and (available >= policy.max_records or waited >= policy.max_delay):
-        planned.extend(cut(at, offsets.last_stable, max_records=policy.max_records)[: policy.max_slices])
-    return planned
+    if offsets.log_start <= at:
+        return []
+    if on_expired == "fail":
+        raise OffsetsExpired(
+            f"{where}: offsets {at} to {offsets.log_start} expired before they were planned",
+            why=f"retention moved the log's start to {offsets.log_start}",
+            cure="declare on_expired: record to write the range down as lost and go on, and lengthen retention",
+        )
+    return [NewSlice(at, offsets.log_start, "lost", "expired before it was planned")]
 
 
 def cut(start: int, end: int, *, max_records: int) -> list[NewSlice]:

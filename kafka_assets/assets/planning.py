@@ -11,9 +11,10 @@ from sqlalchemy import Engine
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, offsets_at
-from kafka_assets.errors import KafkaAssetsError, StreamError, TopicChanged
+from kafka_assets.errors import KafkaAssetsError, TopicChanged
 from kafka_assets.ledger import planning as ledger
-from kafka_assets.ledger.sources import Source, make_sources
+from kafka_assets.ledger.meeting import meet_topics, origins
+from kafka_assets.ledger.sources import Source
 from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, in_turns, plan_partition
 from kafka_assets.streams import Stream
 
@@ -72,24 +73,14 @@ class StreamPlan:
                 self._commit(candidates[where], new)
 
     def _sources(self, found: Mapping[str, TopicOffsets]) -> dict[str, Source]:
-        known = {(one.topic, one.topic_id): one for one in self.sources}
-        there = {topic: known[key] for topic, at in found.items() if (key := (topic, at.topic_id)) in known}
-        new = {topic: at.topic_id for topic, at in found.items() if topic not in there}
-        met = {one.topic for one in self.sources}
-        again = [topic for topic in new if topic in met]
-        first = {topic: topic_id for topic, topic_id in new.items() if topic not in met}
-        # A topic that was created again waits for whoever lands its predecessor: the others need not.
-        for some in (first, *({topic: new[topic]} for topic in again)):
-            if some:
-                with self._told():
-                    there |= make_sources(self.engine, stream=self.stream.name, topics=some)
-        return there
+        ids = {topic: at.topic_id for topic, at in found.items()}
+        return meet_topics(self.engine, self.stream, ids, known=self.sources, attempt=self._told)
 
     def _candidates(self, source: Source, found: TopicOffsets) -> dict[Where, Candidate]:
         offsets = _offsets(found)
         fresh = offsets.keys() - self.partitions.get(source.id, set())
-        origins = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
-        progress = self._progress(source, offsets, origins)
+        begin = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
+        progress = self._progress(source, offsets, begin)
         offsets = self._confirmed(source, offsets, progress)
         policy = Policy(
             max_records=self.stream.slices.max_records,
@@ -128,28 +119,11 @@ class StreamPlan:
         return _offsets(again)
 
     def _origins(self, source: Source, fresh: Sequence[int], *, offsets: Mapping[int, Offsets]) -> dict[int, int]:
-        """Where new partitions begin: `start` counts only where the ledger knows nothing of the stream yet.
+        known = self.partitions.get(source.id, set())
+        return origins(self.stream, source, fresh, known=known, offsets=offsets, at=self._at)
 
-        A partition that was added later, and a topic that was created again, begin at 0: whatever their
-        first offset is by then, what lies below it expired and is an error or recorded, never a jump. A
-        topic that a pattern matches later begins at what Kafka has of it: it may be older than the pattern.
-        """
-        if self.partitions.get(source.id) or source.incarnation > 1:
-            return dict.fromkeys(fresh, 0)
-        start = self.stream.start
-        if start == "none":
-            raise StreamError(
-                f"the ledger knows nothing of topic {source.topic!r} of stream {self.stream.name!r},"
-                " which declares start: none",
-                why="none means: go on from what the ledger knows, and never guess",
-                cure="declare start: earliest, latest or a timestamp",
-            )
-        if start == "earliest" or (self.stream.topics is not None and not source.founding):
-            return {number: offsets[number].log_start for number in fresh}
-        if start == "latest":
-            return {number: offsets[number].last_stable for number in fresh}
-        found = offsets_at(self.connection, source.topic, int(start.timestamp() * 1000))
-        return {number: min(found[number], offsets[number].last_stable) for number in fresh}
+    def _at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
+        return offsets_at(self.connection, topic, timestamp_ms)
 
     def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
         planned = ledger.commit_plan(
