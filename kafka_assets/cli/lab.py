@@ -20,6 +20,7 @@ lab = typer.Typer(
 )
 
 Round = Literal["leader-killed", "out-of-sync", "answer-lost"]
+Strategy = Literal["range", "cooperative-sticky", "static", "kip-848"]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +50,22 @@ def replication(
     with cluster as brokers:
         outcomes = run(brokers, rounds=rounds or list(ROUNDS), records=records, say=_say)
     columns = ("mode", "fault", "records", "acknowledged", "lost", "doubled")
+    _print(outcomes, columns, as_json=as_json)
+
+
+@lab.command()
+def rebalance(
+    modes: Annotated[list[Strategy] | None, typer.Argument(help="Only these; else all, in this order.")] = None,
+    *,
+    rate: Annotated[int, typer.Option("--rate", min=6, max=10_000, help="Records a second, over 6 partitions.")] = 300,
+    as_json: AsJson = False,
+) -> None:
+    """Let members join, leave, die and come back, and count what stopped, for how long, and what came again."""
+    from kafka_assets.lab.rebalance import MODES
+    from kafka_assets.lab.rebalance import rebalance as run
+
+    outcomes = run(the_connection(), modes=modes or list(MODES), rate=rate, say=_say)
+    columns = ("mode", "event", "records", "lost", "doubled", "partitions_stopped", "longest_pause_s")
     _print(outcomes, columns, as_json=as_json)
 
 

@@ -121,6 +121,10 @@ class Parent:
         """Say it, and go on."""
         print(json.dumps({"stage": stage, **more}), flush=True)
 
+    def told(self) -> bool:
+        """Whether there is a word for it, or no parent any more."""
+        return bool(select.select([sys.stdin], [], [], 0)[0])
+
     def wait(self, stage: str, **more: Any) -> None:
         """Say it, and stand still until told to go on; without a parent, end."""
         self.say(stage, **more)
