@@ -104,8 +104,8 @@ def dump(folder: Path) -> Dump:
     return Dump(
         folder,
         [Stored(one.name, one.stat().st_size, one.stat().st_blocks * 512) for one in files],
-        list(_batches(text)),
-        list(_entries(text)),
+        batches_of(text),
+        entries_of(text),
     )
 
 
@@ -127,6 +127,16 @@ def dump_text(files: Sequence[Path], *options: str) -> str:
             cure="try again: a segment may have been deleted or rolled meanwhile",
         )
     return said
+
+
+def batches_of(text: str) -> list[Batch]:
+    """What it says of logs."""
+    return list(_batches(text))
+
+
+def entries_of(text: str) -> list[Entry]:
+    """What it says of indexes."""
+    return list(_entries(text))
 
 
 def _batches(text: str) -> Iterator[Batch]:
@@ -154,10 +164,11 @@ def _batches(text: str) -> Iterator[Batch]:
 
 def _entries(text: str) -> Iterator[Entry]:
     for name, line in _lines(text, ".index"):
-        if found := re.match(r"offset: (\d+) position: (\d+)$", line):
+        # An index that holds nothing yet is full of zeros, and is printed as one entry of them.
+        if (found := re.match(r"offset: (\d+) position: (\d+)$", line)) and int(found[2]) > 0:
             yield Entry(name, int(found[1]), position=int(found[2]))
     for name, line in _lines(text, ".timeindex"):
-        if found := re.match(r"timestamp: (-?\d+) offset: (\d+)$", line):
+        if (found := re.match(r"timestamp: (-?\d+) offset: (\d+)$", line)) and int(found[1]) > 0:
             yield Entry(name, int(found[2]), timestamp=int(found[1]))
 
 

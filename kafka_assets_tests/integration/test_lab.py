@@ -1,0 +1,201 @@
+"""The experiments, small, with real kills: what must be lost is lost, what must come again comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_assets import devstack
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import create_topic, delete_topic, topic_names
+from kafka_assets.lab.rounds import PREFIX
+from kafka_assets_tests.commands import Commands
+
+RECORDS = 40
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, broker: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Commands:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", broker)
+    return Commands(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with a cluster of three, which may be killed."""
+    project = tmp_path_factory.mktemp("three")
+    devstack.up(project / ".kafka_assets", ["kafka"], brokers=3)
+    yield project
+    devstack.down(project / ".kafka_assets", delete=True)
+
+
+@pytest.fixture
+def cluster(three_brokers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Commands:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(three_brokers))
+    monkeypatch.delenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", raising=False)
+    return Commands(monkeypatch, capsys)
+
+
+def signs(rows: list[dict[str, Any]]) -> dict[str, tuple[bool, bool]]:
+    """Of each mode whether it loses, and whether it repeats."""
+    return {row["mode"]: (row["lost"] > 0, row["doubled"] > 0) for row in rows}
+
+
+LOSES, REPEATS, NEITHER = (True, False), (False, True), (False, False)
+
+
+def run(cluster: Commands, project: Path, name: str) -> list[dict[str, Any]]:
+    rows = cluster("lab", "replication", name, "--here", "--yes", "--records", str(RECORDS), "--json").json
+    running = devstack.status(project / ".kafka_assets")
+    assert [one.state for one in running] == ["ready"] * 3
+    assert [one for one in topic_names(Connection(running[0].url)) if one.startswith(PREFIX)] == []
+    return rows
+
+
+def test_what_only_a_killed_leader_had_is_lost_unless_all_replicas_were_waited_for(
+    cluster: Commands, three_brokers: Path
+) -> None:
+    rows = run(cluster, three_brokers, "leader-killed")
+    assert signs(rows) == {"acks=0": LOSES, "acks=1": LOSES, "acks=all": NEITHER}
+    by_mode = {row["mode"]: row for row in rows}
+    assert by_mode["acks=1"]["lost"] == RECORDS // 2
+    # While only the leader had them, acks=all had told nobody that they are safe.
+    assert by_mode["acks=all"]["acknowledged_before"] == RECORDS // 2
+    assert by_mode["acks=all"]["acknowledged"] == by_mode["acks=all"]["records"] == RECORDS
+
+
+def test_a_follower_that_is_out_of_sync_loses_what_it_takes_over(cluster: Commands, three_brokers: Path) -> None:
+    rows = run(cluster, three_brokers, "out-of-sync")
+    assert signs(rows) == {
+        "acks=all, min.insync.replicas=1, unclean election": LOSES,
+        "acks=all, min.insync.replicas=1": NEITHER,
+        "acks=all, min.insync.replicas=2": NEITHER,
+    }
+    assert [row["acknowledged_before"] for row in rows] == [RECORDS, RECORDS, RECORDS // 2]
+    assert [row["led_meanwhile"] for row in rows][:2] == [True, False]
+
+
+def test_a_lost_answer_doubles_without_idempotence(cluster: Commands, three_brokers: Path) -> None:
+    rows = run(cluster, three_brokers, "answer-lost")
+    assert signs(rows) == {
+        "acks=1, idempotence off": REPEATS,
+        "acks=all, idempotence off": REPEATS,
+        "acks=all, idempotence on": NEITHER,
+    }
+
+
+def test_brokers_are_killed_only_with_a_yes_and_only_where_there_are_three(command: Commands) -> None:
+    assert "--yes" in command("lab", "replication", "--here", code=2).err
+    alone = command("lab", "replication", "--here", "--yes", code=2)
+    assert "kafka-assets up --brokers 3" in " ".join(alone.err.split())
+    assert alone.out == ""
+
+
+@pytest.mark.campaign
+def test_the_lab_starts_brokers_of_its_own_and_leaves_nothing(command: Commands, tmp_path: Path) -> None:
+    rows = command("lab", "replication", "--records", str(RECORDS), "--json").json
+    assert [row["lost"] > 0 for row in rows] == [True, True, False, True, *[False] * 5]
+    assert devstack.status(tmp_path / ".kafka_assets" / "lab") == []
+    assert not (tmp_path / ".kafka_assets" / "lab").exists()
+
+
+def test_each_commit_mode_loses_or_repeats_as_it_must_and_the_ledger_does_neither(
+    command: Commands, broker: str
+) -> None:
+    rows = command("lab", "semantics", "--records", "200", "--kills", "3", "--database", "sqlite", "--json").json
+    assert signs(rows) == {
+        "offset first": LOSES,
+        "data first": REPEATS,
+        "data first, async": REPEATS,
+        "auto commit, slow work": LOSES,
+        "auto commit, quick work": REPEATS,
+        "ledger": NEITHER,
+    }
+    assert {row["records"] for row in rows} == {200}
+    assert [one for one in topic_names(Connection(broker)) if one.startswith(PREFIX)] == []
+
+
+def test_the_ledger_keeps_its_word_on_a_server(command: Commands, postgresql_url: str) -> None:
+    rows = command("lab", "semantics", "ledger", "--records", "200", "--database", postgresql_url, "--json").json
+    assert signs(rows) == {"ledger": NEITHER}
+
+
+@pytest.mark.parametrize(("mode", "all_stop"), [("range", True), ("cooperative-sticky", False)])
+def test_a_rebalance_stops_all_partitions_or_those_that_move(command: Commands, mode: str, all_stop: bool) -> None:
+    rows = command("lab", "rebalance", mode, "--rate", "60", "--json").json
+    by_event = {row["event"]: row for row in rows}
+    assert all(row["lost"] == 0 for row in rows)
+    assert (by_event["a member joins"]["partitions_stopped"] == 6) is all_stop
+    # What a killed member had not committed is done again by whoever gets its partitions.
+    assert by_event["a member is killed"]["doubled"] > 0
+    assert by_event["a member joins"]["doubled"] == by_event["a member leaves"]["doubled"] == 0
+
+
+def test_a_static_member_that_comes_back_stops_nobody_else(command: Commands) -> None:
+    rows = {row["event"]: row for row in command("lab", "rebalance", "static", "--rate", "60", "--json").json}
+    back = rows["a member is killed and started again"]
+    assert back["partitions_stopped"] == 3
+    assert back["longest_pause_s"] < rows["a member is killed"]["longest_pause_s"]
+
+
+def test_records_spread_by_each_partitioner_and_keys_move_when_partitions_are_added(command: Commands) -> None:
+    rows = command("lab", "partitioners", "--records", "600", "--keys", "60", "--json").json
+    by_mode = {row["mode"]: row for row in rows}
+    assert all(row["lost"] == row["doubled"] == 0 for row in rows)
+    assert by_mode["round-robin"]["smallest"] == by_mode["round-robin"]["largest"] == 100
+    assert by_mode["key"]["keys_in_one_partition"] == by_mode["key"]["keys"] == 60
+    assert by_mode["round-robin"]["keys_in_one_partition"] < 60
+    assert 0 < by_mode["key, after 8 partitions"]["keys_moved"] < 60
+    assert by_mode["sticky"]["run"] > by_mode["random"]["run"]
+
+
+def test_each_compression_saves_bytes_and_loses_nothing(command: Commands) -> None:
+    rows = command("lab", "compression", "--records", "1000", "--json").json
+    assert signs(rows) == dict.fromkeys(["none", "gzip", "snappy", "lz4", "zstd"], NEITHER)
+    assert all(row["bytes_to_none"] < 1 for row in rows[1:])
+
+
+def test_segments_are_read_with_kafkas_own_tool(
+    services_folder: Path, broker: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The project whose brokers these are: its state is a folder of this name.
+    from kafka_assets.lab import segments
+
+    connection, topic = Connection(broker), "lab-segments"
+    create_topic(connection, topic, partitions=1, config={"segment.bytes": "1048576", "index.interval.bytes": "1024"})
+    try:
+        for _ in range(2):
+            produce(connection, topic, [Record(b"%1000d" % one, partition=0) for one in range(700)])
+        found = segments.dump(segments.partition_folder(services_folder, topic, 0, broker=1))
+    finally:
+        delete_topic(connection, topic)
+    assert sum(one.records for one in found.batches) == 1400
+    logs = [one.file for one in found.files if one.file.endswith(".log")]
+    assert len(logs) == 2
+    assert any(one.position is not None for one in found.entries)
+    assert any(one.timestamp is not None for one in found.entries)
+    assert logs[1] == f"{found.batches[-1].segment}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["semantics"], ["rebalance"], ["partitioners"], ["compression"]], ids=lambda given: given[0]
+)
+def test_a_broker_that_is_down_is_said_in_words(
+    command: Commands, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", NOBODY)
+    said = command("lab", *arguments, "--json", code=1)
+    assert NOBODY in said.err and "kafka-assets up" in " ".join(said.err.split())
+    assert said.out == ""
+
+
+def test_segments_need_a_local_broker(command: Commands) -> None:
+    assert "kafka-assets up" in " ".join(command("lab", "segments", "orders", code=1).err.split())
