@@ -8,8 +8,17 @@ if TYPE_CHECKING:
     from kafka_assets.assets.definitions import build_definitions, load_assets
     from kafka_assets.assets.downstream import slice_asset
     from kafka_assets.assets.sensor import build_sensor
+    from kafka_assets.broker.consumer import Consumer
 
-__all__ = ["KafkaTopic", "build_definitions", "build_sensor", "kafka_asset", "load_assets", "slice_asset"]
+__all__ = [
+    "Consumer",
+    "KafkaTopic",
+    "build_definitions",
+    "build_sensor",
+    "kafka_asset",
+    "load_assets",
+    "slice_asset",
+]
 
 _HOMES = {
     "KafkaTopic": "kafka_assets.assets.component",
@@ -18,6 +27,7 @@ _HOMES = {
     "load_assets": "kafka_assets.assets.definitions",
     "slice_asset": "kafka_assets.assets.downstream",
     "build_sensor": "kafka_assets.assets.sensor",
+    "Consumer": "kafka_assets.broker.consumer",
 }
 
 

@@ -99,6 +99,15 @@ class GroupRefused(Permanent):
     """The consumer group does not take this member: another assignor, protocol, or the instance id of another."""
 
 
+class CommitFailed(Retryable):
+    """Kafka did not take a group's offsets; what they stood for is done again."""
+
+    def __init__(self, what: str, *, why: str = "", cure: str = "", moved_on: bool = False) -> None:
+        super().__init__(what, why=why, cure=cure)
+        self.moved_on = moved_on
+        """Whether the group has given the partitions to another member: it does them again."""
+
+
 class TopicChanged(Retryable):
     """The topic was deleted and created again while it was being looked at."""
 

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from kafka_assets.errors import RowsRefused, SliceFailed
 from kafka_assets.ledger.engine import write
 from kafka_assets.records import BadRecord
-from kafka_assets.sinks import publish as publishing
+from kafka_assets.sinks import rounds
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published
 from kafka_assets.sinks.refusals import not_again
@@ -193,7 +193,7 @@ class RefusalsContract:
     def test_a_key_whose_versions_are_all_refused_ends_in_the_end(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(publishing, "ROUNDS", 3)
+        monkeypatch.setattr(rounds, "ROUNDS", 3)
         [key] = plan(engine, slices=[(0, 9)])
         target(engine, BY_OFFSET)
         declare(engine, "check")

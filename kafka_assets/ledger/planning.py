@@ -10,7 +10,9 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance_all
 from kafka_assets.ledger.constructs import now_ms, now_ts
 from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.ledger.sources import Source, make_sources, require_not_retired
+from kafka_assets.ledger.windows import close_windows, tail_of
 from kafka_assets.plan import NewSlice, Offsets, Progress
 from kafka_assets.slices import SliceKey
 
@@ -97,16 +99,27 @@ def _last_looks(connection: Connection, source: Source) -> dict[int, int]:
 
 
 def commit_plan(
-    engine: Engine, source: Source, partition: int, *, expected: int, slices: Sequence[NewSlice], asset: str
+    engine: Engine,
+    source: Source,
+    partition: int,
+    *,
+    expected: int,
+    slices: Sequence[NewSlice],
+    asset: str,
+    owner: str | None = None,
 ) -> list[SliceKey] | None:
     """Insert the slices of one partition, in one transaction that first moves `planned_through` from `expected`.
 
-    None when another planner was faster: its slices stand, and nothing of these was written.
+    None when another planner was faster: its slices stand, and nothing of these was written. A live consumer
+    plans what it does not read, lost or skipped, as the `owner` of the partition.
     """
     p = t.progress
     end = slices[-1].end
     with write(engine) as connection:
         require_not_retired(connection, source)
+        # Nothing follows an open window; its publication is locked before planned_through, as its owner does.
+        window = tail_of(connection, (source.id, partition))
+        lock_rows(connection, [publication for _, publication in window])
         moved = connection.execute(
             update(p)
             .where(
@@ -114,13 +127,16 @@ def commit_plan(
                 p.c.partition == partition,
                 p.c.planned_through == expected,
                 # A live consumer that holds the partition plans for itself.
-                (p.c.owner_lease_until.is_(None)) | (p.c.owner_lease_until < now_ms()),
+                (p.c.owner_lease_until.is_(None) | (p.c.owner_lease_until < now_ms()))
+                if owner is None
+                else p.c.owner == owner,
             )
             .values(planned_through=end, pending_since=None)
         )
         if moved.rowcount != 1:
             connection.rollback()
             return None
+        close_windows(connection, window)
         origin = connection.scalar(select(p.c.origin).where(p.c.source_id == source.id, p.c.partition == partition))
         for new in slices:
             _insert_slice(connection, source, partition, new, asset=asset, first=new.start == origin)

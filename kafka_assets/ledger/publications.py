@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, select, tuple_, update
+from sqlalchemy import Connection, CursorResult, Engine, Row, select, tuple_, update
 
 from kafka_assets.errors import KeysUnknown
 from kafka_assets.ledger import tables as t
@@ -55,6 +55,36 @@ class Outcome:
     @property
     def expired(self) -> int:
         return (self.expired_end or 0) - (self.expired_start or 0)
+
+    def __add__(self, more: Outcome) -> Outcome:
+        """This and what follows it, of which nothing expired before it was read."""
+        both = replace(self, **{name: getattr(self, name) + getattr(more, name) for name in _COUNTS})
+        firsts = [at for at in (self.first_timestamp, more.first_timestamp) if at is not None]
+        lasts = [at for at in (self.last_timestamp, more.last_timestamp) if at is not None]
+        return replace(
+            both,
+            first_timestamp=min(firsts, default=None),
+            last_timestamp=max(lasts, default=None),
+            fingerprint=_both(self, more),
+        )
+
+
+_COUNTS = (
+    *("records_read", "landed", "filtered", "quarantined", "holes", "rows_written", "bytes_read"),
+    *("superseded", "tombstoned"),
+)
+
+
+def _both(one: Outcome, more: Outcome) -> str | None:
+    """The fingerprint of all records of both: their hashes are combined by xor, in any parts."""
+    if not one.records_read or not more.records_read:
+        return more.fingerprint if not one.records_read else one.fingerprint
+    if one.fingerprint is None or more.fingerprint is None:
+        return None
+    return f"{int(one.fingerprint, 16) ^ int(more.fingerprint, 16):016x}"
+
+
+NOTHING = Outcome(records_read=0, landed=0, filtered=0, quarantined=0, holes=0, rows_written=0, bytes_read=0)
 
 
 def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceKey, Publication]:
@@ -125,23 +155,30 @@ def mark_committed(
             code_version=code_version,
             committed_at=now_ts(),
             duration_ms=duration_ms,
-            records_read=outcome.records_read,
-            landed=outcome.landed,
-            superseded=outcome.superseded,
-            filtered=outcome.filtered,
-            quarantined=outcome.quarantined,
-            tombstoned=outcome.tombstoned,
-            holes=outcome.holes,
-            expired=outcome.expired,
-            expired_start=outcome.expired_start,
-            expired_end=outcome.expired_end,
-            rows_written=outcome.rows_written,
-            bytes_read=outcome.bytes_read,
-            first_timestamp=outcome.first_timestamp,
-            last_timestamp=outcome.last_timestamp,
-            fingerprint=outcome.fingerprint,
+            **counts_of(outcome),
         )
     )
+
+
+def counts_of(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as the columns of its publication."""
+    return {
+        "records_read": outcome.records_read,
+        "landed": outcome.landed,
+        "superseded": outcome.superseded,
+        "filtered": outcome.filtered,
+        "quarantined": outcome.quarantined,
+        "tombstoned": outcome.tombstoned,
+        "holes": outcome.holes,
+        "expired": outcome.expired,
+        "expired_start": outcome.expired_start,
+        "expired_end": outcome.expired_end,
+        "rows_written": outcome.rows_written,
+        "bytes_read": outcome.bytes_read,
+        "first_timestamp": outcome.first_timestamp,
+        "last_timestamp": outcome.last_timestamp,
+        "fingerprint": outcome.fingerprint,
+    }
 
 
 def results(engine: Engine, ids: Iterable[int]) -> dict[int, Row[Any]]:
@@ -149,6 +186,13 @@ def results(engine: Engine, ids: Iterable[int]) -> dict[int, Row[Any]]:
     with read(engine) as connection:
         rows = connection.execute(select(t.publication).where(t.publication.c.id.in_(sorted(ids)))).all()
     return {row.id: row for row in rows}
+
+
+def inserted(result: CursorResult[Any]) -> int:
+    """The id of the row that was inserted."""
+    key: Any = result.inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
 def _publications() -> Any:

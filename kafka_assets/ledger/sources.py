@@ -88,6 +88,13 @@ def require_not_retired(connection: Connection, source: Source) -> None:
         )
 
 
+def share(connection: Connection, sources: Collection[int]) -> None:
+    """Lock these sources against planners, not against each other; before anything is inserted that refers to them."""
+    for number in sorted(sources):
+        row = select(t.source.c.id).where(t.source.c.id == number)
+        connection.execute(row.with_for_update(read=True, key_share=True)).all()
+
+
 def _sources(rows: Sequence[Row[Any]]) -> list[Source]:
     first_seen = min((row.first_seen for row in rows), default=None)
     return [

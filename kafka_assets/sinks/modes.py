@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -163,6 +164,17 @@ class Upserting:
             self._merge = kind(self._connection, self._road, self._table, asset=asset)
             self._waiting = self._merge.prepare()
         return self._waiting
+
+
+def settled(
+    connection: Connection, road: Road, table: Table, mode: Mode, slices: Slices
+) -> Generator[Refused, None, dict[SliceKey, Landed]]:
+    """What became of each slice's records; yields those that the table refuses now, or only COMMIT would."""
+    landed = yield from mode.settle(slices)
+    for topic in sorted({key.topic for key in slices}):
+        mine = [(one.source_id, key) for key, one in slices.items() if key.topic == topic]
+        yield from (replace(one, topic=topic) for one in road.overdue(connection, table, mine))
+    return landed
 
 
 def place_in(slices: Iterable[SliceKey], refused: Refused) -> SliceKey:

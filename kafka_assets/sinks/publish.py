@@ -9,31 +9,28 @@ Killed anywhere before COMMIT, nothing of the attempt is visible. After it, ever
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
 
-from kafka_assets.errors import RowsRefused, SliceRefused
+from kafka_assets.errors import SliceRefused
 from kafka_assets.ledger.claims import Claim
 from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.fences import verify_attempts
 from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_committed
 from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried
-from kafka_assets.records import BadRecord, Chunk, Chunks, Fetch, Refused, Seen
+from kafka_assets.records import Chunk, Chunks, Fetch, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy, Landed, judge, outcome_of
-from kafka_assets.sinks.modes import Mode, mode_of, place_in
+from kafka_assets.sinks.modes import Mode, mode_of, place_in, settled
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
 from kafka_assets.sinks.refusals import not_again, of_no_record, refusals, said_at_commit
 from kafka_assets.sinks.road import Road, Table
-from kafka_assets.sinks.sieve import Place, sifted, without
+from kafka_assets.sinks.rounds import Refusing, in_rounds
+from kafka_assets.sinks.sieve import sifted
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
-
-ROUNDS = 20
-"""How often a transaction begins anew without the records that the table refused in the last one."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +79,6 @@ class Published:
         return before is not None and now is not None and before != now
 
 
-class _Refusing(Exception):
-    """Records that the table refuses under a lock for which others wait: Kafka is asked for them without it."""
-
-    def __init__(self, refused: Sequence[Refused]) -> None:
-        super().__init__(refused)
-        self.refused = refused
-
-
 def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     """Publish the claimed slices in one transaction, or none of them."""
     started = time.monotonic()
@@ -102,22 +91,12 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
             steps.now("offsets")
             work.confirm(_seen_in(chunks()))
         steps.mark()
-        bad: dict[str, dict[Place, BadRecord]] = defaultdict(dict)
-        rest = replace(work, chunks=lambda: (without(chunk, bad[_topic(chunk)]) for chunk in chunks()))
-        for _ in range(ROUNDS):
-            try:
-                return retried(lambda: _transaction(engine, road, rest, started=started))
-            except _Refusing as refusing:
-                # Rolled back: nobody waits for Kafka.
-                for topic in sorted({one.topic for one in refusing.refused}):
-                    found = work.fetch([one for one in refusing.refused if one.topic == topic])
-                    bad[topic].update(((one.partition, one.offset), one) for one in found)
-    raise RowsRefused(
-        f"the table {work.table.name!r} refuses ever more records",
-        why=f"{sum(map(len, bad.values()))} were refused in {ROUNDS} rounds, and each round found more "
-        "(of a refused record's key, the version before it is tried next)",
-        cure="correct the table's constraint, or the function, and land the slice again",
-    )
+
+        def attempt(kept: Callable[[Chunk], Chunk]) -> list[Published]:
+            rest = replace(work, chunks=lambda: (kept(chunk) for chunk in chunks()))
+            return retried(lambda: _transaction(engine, road, rest, started=started))
+
+        return in_rounds(attempt, table=work.table, fetch=work.fetch)
 
 
 def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> list[Published]:
@@ -213,7 +192,7 @@ def _insert(
         elif refused:
             insert_quarantine(connection, work.fetch(refused), mine)
     if waiting:
-        raise _Refusing(waiting)
+        raise Refusing(waiting)
     return seen
 
 
@@ -228,15 +207,12 @@ def _settled(
     landed: dict[SliceKey, Landed] = {}
 
     def settle() -> Generator[Refused]:
-        landed.update((yield from mode.settle(slices)))
-        for topic in sorted({key.topic for key in slices}):
-            mine = [(one.source_id, key) for key, one in slices.items() if key.topic == topic]
-            yield from (replace(one, topic=topic) for one in road.overdue(connection, work.table, mine))
+        landed.update((yield from settled(connection, road, work.table, mode, slices)))
 
     with refusals(work.table, slices):
         refused = list(_judged(settle(), slices, seen, work))
     if refused:
-        raise _Refusing(refused)
+        raise Refusing(refused)
     return landed
 
 
@@ -251,10 +227,6 @@ def _judged(
         # More records than it has offsets a slice cannot have.
         judge(key, replace(seen[key], read=key.offsets), work.bad_policy, example=one.reason)
         yield replace(one, topic=key.topic)
-
-
-def _topic(chunk: Chunk) -> str:
-    return next((key.topic for key in chunk.seen), "")
 
 
 def _advance(connection: Connection, done: Iterable[Publication]) -> None:

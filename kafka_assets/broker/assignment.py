@@ -1,0 +1,85 @@
+"""Partitions that a consumer takes for itself: no group, no rebalance; it reads from where it is told to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from kafka_assets.broker.admin import LOGGER, Watch, create, kafka_error, topic_error
+from kafka_assets.broker.connection import Connection, consumer_config
+from kafka_assets.broker.subscription import place_of
+from kafka_assets.broker.units import Where
+from kafka_assets.errors import OffsetsExpired
+
+_SEEK_TIMEOUT = 10.0
+_PASSING = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+
+
+class Assignment:
+    """The same calls as a Subscription's, for partitions that nobody takes away. Use it from one thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._watch = Watch(connection)
+        config: dict[str, Any] = {**consumer_config(connection), "error_cb": self._watch.hear}
+        self.client: Consumer = create(lambda: Consumer(config, logger=LOGGER))
+        self.assigned: frozenset[Where] = frozenset()
+        self._floors: dict[Where, int] = {}
+
+    def consume(self, max_records: int, timeout: float) -> list[Message]:
+        """Up to so many records, each partition's in order; [] after `timeout` seconds without any."""
+        records: list[Message] = []
+        for message in self.client.consume(max_records, timeout=timeout):
+            error = message.error()
+            if error is not None:
+                self._meet(message, error)
+            elif cast(int, message.offset()) >= self._floors.get(place_of(message), 0):
+                records.append(message)
+        for message in records:
+            self._floors.pop(place_of(message), None)
+        self._watch.check(self.client)
+        return records
+
+    def seek(self, place: Where, offset: int) -> None:
+        """Go on there; what was fetched and not consumed is dropped."""
+        deadline = time.monotonic() + _SEEK_TIMEOUT
+        while True:
+            try:
+                self.client.seek(TopicPartition(*place, offset))
+                break
+            except KafkaException as raised:
+                error = kafka_error(raised)
+                # An assignment takes effect a moment after it was made.
+                if error.code() not in {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS} or time.monotonic() > deadline:
+                    raise topic_error(self.connection, place[0], error) from raised
+                time.sleep(0.01)
+        self._floors[place] = offset
+
+    def start(self, place: Where, offset: int) -> None:
+        """Take this partition, too, and begin there."""
+        self.client.incremental_assign([TopicPartition(*place, offset)])
+        self.assigned |= {place}
+        self._floors[place] = offset
+
+    def pause(self, places: Iterable[Where]) -> None:
+        """Fetch no more of these; what was fetched and not consumed is dropped, and comes again."""
+        self.client.pause([TopicPartition(*place) for place in places])
+
+    def resume(self, places: Iterable[Where]) -> None:
+        self.client.resume([TopicPartition(*place) for place in places])
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _meet(self, message: Message, error: KafkaError) -> None:
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise OffsetsExpired(
+                f"partition {message.partition()} of the topic {message.topic()!r} cannot be read on where it was",
+                why=error.str(),
+                cure="begin between the log start and the end; `kafka-assets offsets` shows both",
+            )
+        if error.code() not in _PASSING:
+            raise topic_error(self.connection, str(message.topic()), error)

@@ -1,0 +1,227 @@
+"""The consumer: an iterator over records, and a promise of when each one's offset is kept.
+
+A record is done when the next one is asked for, or `done()` is called. A loop that is left in any other way (an
+exception, `break`) leaves its record undone: it comes again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from kafka_assets.broker.commit_modes import Commit, check, keeper_of
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.keepers import Keeper
+from kafka_assets.broker.membership import Membership
+from kafka_assets.broker.read import StoredRecord
+from kafka_assets.broker.reader import Reader, Wanted
+from kafka_assets.broker.starts import Start
+from kafka_assets.broker.units import Each, Unit, Where, cut, without
+from kafka_assets.errors import KafkaAssetsError
+
+_POLL = 0.2
+"""Seconds that one look for records lasts: so soon a `stop` is noticed."""
+_SERVE_EVERY = 1.0
+"""Seconds of work on one unit after which the group is heard: it must not wait for the last record."""
+_JOIN = 30.0
+"""Seconds that joining a group may take: they do not count as silence."""
+
+
+class Consumer:
+    """Reads topics as a member of `group`, or, without one, the named partitions (or all) from `start` on.
+
+    `start` counts where no offset is kept yet. Use it from one thread; only `stop` may come from another one.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one word of configuration, by name
+        self,
+        connection: Connection,
+        topics: str | Sequence[str],
+        *,
+        group: str | Membership | None = None,
+        partitions: Collection[int] | None = None,
+        start: Start = "earliest",
+        commit: Commit | Keeper | None = None,
+        each: Each = "batch",
+        offset_first: bool = False,
+        max_records: int = 500,
+        auto_interval: float = 5.0,
+    ) -> None:
+        member = Membership(group) if isinstance(group, str) else group
+        self._each: Each = each
+        self._offset_first = offset_first
+        self._max_records = max_records
+        self._keeper = keeper_of(commit, group=member, auto_interval=auto_interval)
+        check(self._keeper, commit, group=member, each=each, offset_first=offset_first, partitions=partitions)
+        self._unit: Unit | None = None
+        self._units: deque[Unit] = deque()
+        self._ahead: list[StoredRecord] = []
+        self._stopping = threading.Event()
+        self._closed = False
+        wanted = Wanted(topics, member, partitions, start)
+        self._reader = Reader(connection, wanted, self._keeper, on_revoke=self._revoked, on_lost=self._lost)
+
+    def records(self, *, idle: float | None = None) -> Iterator[StoredRecord]:
+        """One record after the other, until `stop`; with `idle`, until none came for so many seconds."""
+        self._recover()
+        while (unit := self._ready(idle)) is not None:
+            yield unit.take()[0]
+
+    def batches(self, *, idle: float | None = None) -> Iterator[Sequence[StoredRecord]]:
+        """What belongs to one commit at a time: a record, a batch, or a partition's part of one; see `each`."""
+        self._recover()
+        while (unit := self._ready(idle)) is not None:
+            yield unit.take(len(unit.todo))
+
+    def done(self) -> None:
+        """What is in hand is done, too: to be said before a loop is left by `break`."""
+        if self._unit is not None:
+            self._unit.settle()
+
+    def stop(self) -> None:
+        """End the iteration after what is in hand. From any thread, or a signal's handler."""
+        self._stopping.set()
+
+    @property
+    def assigned(self) -> frozenset[Where]:
+        """The partitions that it reads now."""
+        return self._reader.assigned
+
+    def close(self) -> None:
+        """Keep what is done, give up what is in hand, and leave the group."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stopping.set()
+        try:
+            if self._unit is not None and self._unit.in_hand:
+                self._give_up()
+            else:
+                self._finish()
+        finally:
+            self._units.clear()
+            self._ahead.clear()
+            try:
+                self._keeper.close()
+            finally:
+                self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except KafkaAssetsError as late:
+            if error is None:
+                raise
+            error.add_note(f"and closing the consumer: {late}")
+
+    # -- units
+
+    def _ready(self, idle: float | None) -> Unit | None:
+        """The unit with the next record; all that was handed over before is done."""
+        if self._unit is not None:
+            self._unit.settle()
+            if self._unit.todo and time.monotonic() - self._reader.polled_at > _SERVE_EVERY:
+                self._ahead += self._reader.poll(1, 0)
+        if self._unit is not None and self._unit.todo and (self._offset_first or not self._stopping.is_set()):
+            return self._unit
+        self._finish()
+        quiet = time.monotonic()
+        while not self._stopping.is_set():
+            if self._units:
+                unit = self._units.popleft()
+                if unit.todo:
+                    self._begin(unit)
+                    return unit
+                continue
+            records = self._reader.poll(self._max_records, 0 if self._ahead else _POLL)
+            self._units = deque(cut([*self._ahead, *records], self._each))
+            self._ahead = []
+            if self._units:
+                quiet = time.monotonic()
+            elif idle is not None and time.monotonic() - quiet >= max(idle, _JOIN if self._reader.joining else 0):
+                return None
+        return None
+
+    def _begin(self, unit: Unit) -> None:
+        try:
+            if self._offset_first:
+                self._keeper.done(_as_if_done(unit))
+            self._keeper.before(unit)
+        except BaseException:
+            self._rewind(unit.begins)
+            raise
+        self._unit = unit
+
+    def _finish(self) -> None:
+        """Keep what is done of the unit; what is not done is handed over next."""
+        unit, self._unit = self._unit, None
+        if unit is None:
+            return
+        if unit.todo:
+            self._units.appendleft(Unit(unit.todo))
+        if unit.done and not self._offset_first:
+            try:
+                self._keeper.done(unit)
+            except BaseException:
+                if self._keeper.whole:
+                    self._rewind(unit.begins)
+                raise
+
+    def _give_up(self) -> None:
+        unit, self._unit = self._unit, None
+        if unit is not None:
+            self._rewind(unit.open if self._offset_first else self._keeper.undo(unit))
+
+    def _recover(self) -> None:
+        """A loop was left with a record in hand: it was not done, and comes again."""
+        if self._unit is not None and self._unit.in_hand:
+            self._give_up()
+
+    def _rewind(self, offsets: Mapping[Where, int]) -> None:
+        self._drop(offsets)
+        self._reader.rewind(offsets)
+
+    def _drop(self, places: Collection[Where]) -> None:
+        self._ahead = without(self._ahead, places)
+        for unit in self._units:
+            unit.drop(places)
+
+    # -- called inside a poll, so nothing is in hand
+
+    def _revoked(self, places: Sequence[Where]) -> None:
+        """Keep what is done, before they go. What was committed first is handed over all the same: nobody else will."""
+        if self._unit is not None and not self._offset_first:
+            self._unit.drop(places)
+            self._finish()
+        self._drop(places)
+        self._keeper.released(places)
+
+    def _lost(self, places: Sequence[Where]) -> None:
+        unit = self._unit
+        self._drop(places)
+        again = self._keeper.lost(places, unit)
+        if unit is not None and not self._offset_first:
+            self._unit = None
+            unit.drop({*places, *again})
+            self._units.appendleft(Unit(unit.todo))
+            # What was done of the others is still to be kept.
+            kept = Unit(())
+            kept.done = without(unit.done, {*places, *again})
+            if kept.done:
+                self._keeper.done(kept)
+        self._rewind({place: offset for place, offset in again.items() if place not in places})
+
+
+def _as_if_done(unit: Unit) -> Unit:
+    ahead = Unit(())
+    ahead.done = list(unit.todo)
+    return ahead

@@ -1,0 +1,160 @@
+"""Offsets kept by the group's coordinator in Kafka: committed by librdkafka alone, in step, or behind the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+from confluent_kafka import Consumer as Client
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from kafka_assets.broker.admin import TIMEOUT, kafka_error
+from kafka_assets.broker.keepers import Nowhere
+from kafka_assets.broker.units import Unit, Where
+from kafka_assets.errors import BrokerUnavailable, CommitFailed
+
+_GONE = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError._ASSIGNMENT_LOST,
+}
+"""The group goes on without this member; what it has done will be done again by another."""
+_NOTHING = {KafkaError._NO_OFFSET}
+_AGAIN = {KafkaError.STALE_MEMBER_EPOCH, KafkaError.REBALANCE_IN_PROGRESS}
+"""The group is being arranged anew, and this member is in it still."""
+
+
+class GroupOffsets(Nowhere):
+    """Reads where the group is, and commits before it answers. The keeper of `commit="sync"`."""
+
+    needs_group = True
+
+    def __init__(self, *, patience: float = TIMEOUT) -> None:
+        self.patience = patience
+        self._client: Client | None = None
+        self._owed: dict[Where, int] = {}
+        """Done, and not committed yet: what a failed commit leaves to the next one."""
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None
+        return self._client
+
+    def attach(self, client: Client) -> None:
+        self._client = client
+
+    def begins(self, places: Collection[Where]) -> Mapping[Where, int | None]:
+        wanted = [TopicPartition(*place) for place in sorted(places)]
+        try:
+            found = self.client.committed(wanted, timeout=self.patience)
+        except KafkaException as raised:
+            error = kafka_error(raised)
+            raise BrokerUnavailable(
+                "the group's offsets could not be read",
+                why=_said(error),
+                cure="nothing, if it passes; otherwise look at the state of the cluster",
+            ) from raised
+        return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+
+    def began(self, offsets: Mapping[Where, int]) -> None:
+        self._owed = {**offsets, **self._owed}
+
+    def done(self, unit: Unit) -> None:
+        self._owed |= unit.ends
+        self._pay()
+
+    def undo(self, unit: Unit) -> Mapping[Where, int]:
+        if unit.done:
+            self.done(unit)
+        return unit.open
+
+    def released(self, places: Collection[Where]) -> None:
+        self._pay()
+
+    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+        for place in places:
+            self._owed.pop(place, None)
+        return {}
+
+    def idle(self) -> None:
+        self._pay()
+
+    def close(self) -> None:
+        self._pay()
+
+    def _pay(self) -> None:
+        try:
+            self.commit(self._owed)
+        except CommitFailed as error:
+            if error.moved_on:
+                self._owed = {}
+            raise
+        self._owed = {}
+
+    def commit(self, offsets: Mapping[Where, int], *, patience: float | None = None) -> None:
+        """Commit these next offsets and wait for the answer; what may pass is asked again for some time."""
+        deadline = time.monotonic() + (self.patience if patience is None else patience)
+        while offsets:
+            try:
+                answer = self.client.commit(offsets=as_places(offsets), asynchronous=False)
+            except KafkaException as raised:
+                error = kafka_error(raised)
+                if error.code() in _NOTHING:
+                    return
+                if not _passes(error) or time.monotonic() > deadline:
+                    raise failed(error) from raised
+            else:
+                refused = [one.error for one in answer or () if one.error is not None]
+                if not refused:
+                    return
+                if not _passes(refused[0]) or time.monotonic() > deadline:
+                    raise failed(refused[0])
+            time.sleep(0.1)
+
+
+class AutoCommitted(GroupOffsets):
+    """librdkafka commits by itself, every few seconds, what it has given out: done or not."""
+
+    def __init__(self, *, interval: float) -> None:
+        super().__init__()
+        self.properties: Mapping[str, str] = {
+            "enable.auto.commit": "true",
+            "enable.auto.offset.store": "true",
+            "auto.commit.interval.ms": str(max(1, round(interval * 1000))),
+        }
+
+    def began(self, offsets: Mapping[Where, int]) -> None:
+        return
+
+    def done(self, unit: Unit) -> None:
+        return
+
+
+def as_places(offsets: Mapping[Where, int]) -> list[TopicPartition]:
+    return [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
+
+
+def failed(error: KafkaError) -> CommitFailed:
+    """What a commit that was refused means."""
+    if error.code() in _GONE:
+        return CommitFailed(
+            "the offsets were not committed: the group has moved on without this consumer",
+            why=f"{_said(error)}; it was silent, or busy with its records, for longer than the group waits",
+            cure="nothing: another member does these records again; make batches smaller, or max_poll_interval longer",
+            moved_on=True,
+        )
+    return CommitFailed(
+        "the offsets could not be committed",
+        why=_said(error),
+        cure="nothing, if it passes: the same records come again; otherwise look at the cluster and the group's rights",
+    )
+
+
+def _passes(error: KafkaError) -> bool:
+    return error.code() in _AGAIN or (error.retriable() and error.code() not in _GONE)
+
+
+def _said(error: KafkaError) -> str:
+    return f"{error.str()} ({error.name()})"

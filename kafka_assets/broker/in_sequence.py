@@ -1,0 +1,121 @@
+"""Commits behind the work: the consumer goes on while Kafka answers, and an older one never overwrites a newer one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+
+from kafka_assets.broker.group_offsets import GroupOffsets
+from kafka_assets.broker.units import Unit, Where
+from kafka_assets.errors import CommitFailed
+
+LOGGER = logging.getLogger("kafka_assets.commits")
+_PAUSE = 0.1
+
+
+class InSequence(GroupOffsets):
+    """The keeper of `commit="async"`. Each unit's end has a number; one commit is on its way at a time.
+
+    What comes meanwhile waits, and only the newest of it is sent next. One that failed is not repeated: the
+    next takes its offsets along where it has none newer. On revoke and at the end it commits in step.
+    librdkafka's own asynchronous commits are not used: it repeats what failed by itself, in any order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sequence = 0
+        """Of the newest unit that is done."""
+        self.committed = 0
+        """Of the newest unit that Kafka has confirmed."""
+        self._waiting: dict[Where, int] = {}
+        self._flying: dict[Where, int] = {}
+        self._failed_since: float | None = None
+        self._failure: CommitFailed | None = None
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+
+    def began(self, offsets: Mapping[Where, int]) -> None:
+        with self._change:
+            self._waiting = {**offsets, **self._waiting}
+
+    def done(self, unit: Unit) -> None:
+        with self._change:
+            self.sequence += 1
+            self._waiting |= unit.ends
+            failure, self._failure = self._failure, None
+        self.idle()
+        if failure is not None:
+            raise failure
+
+    def idle(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._commit_what_waits, name="commits", daemon=True)
+            self._thread.start()
+        with self._change:
+            self._change.notify_all()
+
+    def released(self, places: Collection[Where]) -> None:
+        self._catch_up()
+
+    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+        with self._change:
+            for place in places:
+                self._waiting.pop(place, None)
+        return {}
+
+    def close(self) -> None:
+        try:
+            self._catch_up()
+        finally:
+            with self._change:
+                self._ended = True
+                self._change.notify_all()
+            if self._thread is not None:
+                self._thread.join(self.patience)
+
+    def _catch_up(self) -> None:
+        """Commit the newest in step, after what is on its way has its answer."""
+        with self._change:
+            if not self._change.wait_for(lambda: not self._flying, timeout=self.patience):
+                raise CommitFailed(
+                    "a commit has had no answer",
+                    why=f"for {self.patience:g} s",
+                    cure="nothing, if the broker comes back: the same records come again",
+                )
+            newest, number, self._waiting = self._waiting, self.sequence, {}
+        self.commit(newest)
+        self.committed = number
+
+    def _commit_what_waits(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: bool(self._waiting) or self._ended)
+                if self._ended:
+                    return
+                self._flying, number, self._waiting = self._waiting, self.sequence, {}
+            failure: CommitFailed | None = None
+            try:
+                self.commit(self._flying, patience=0)
+            except CommitFailed as error:
+                failure = error
+            with self._change:
+                flown, self._flying = self._flying, {}
+                self._note(failure, flown, number)
+                self._change.notify_all()
+            if failure is not None:
+                time.sleep(_PAUSE)
+
+    def _note(self, failure: CommitFailed | None, flown: Mapping[Where, int], number: int) -> None:
+        if failure is None:
+            self.committed, self._failed_since = number, None
+            return
+        LOGGER.info("commit %d failed: %s", number, failure)
+        if failure.moved_on:
+            return
+        self._waiting = {**flown, **self._waiting}
+        self._failed_since = self._failed_since or time.monotonic()
+        if time.monotonic() - self._failed_since > self.patience:
+            self._failure = failure

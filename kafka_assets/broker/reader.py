@@ -1,0 +1,158 @@
+"""What a consumer reads: a group's partitions as they come and go, or its own; each begins where its keeper says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_assets.broker.assignment import Assignment
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.keepers import Keeper
+from kafka_assets.broker.membership import Membership
+from kafka_assets.broker.read import StoredRecord, record_of
+from kafka_assets.broker.starts import Start, begin_at
+from kafka_assets.broker.subscription import Subscription
+from kafka_assets.broker.units import Where, without
+
+_PARKED_EVERY = 0.5
+"""Seconds between two questions for partitions that somebody else still has."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be read, in the caller's words."""
+
+    topics: str | Sequence[str]
+    group: Membership | None
+    partitions: Collection[int] | None
+    start: Start
+
+
+class Reader:
+    """Polls records. Partitions go, by `on_revoke` and `on_lost`, inside a poll and in its thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        wanted: Wanted,
+        keeper: Keeper,
+        *,
+        on_revoke: Callable[[Sequence[Where]], None],
+        on_lost: Callable[[Sequence[Where]], None],
+    ) -> None:
+        self.connection = connection
+        self._wanted = wanted
+        self._keeper = keeper
+        self._on_revoke, self._on_lost = on_revoke, on_lost
+        self._again: dict[Where, int] = {}
+        self._parked: set[Where] = set()
+        self._asked_at = self.polled_at = time.monotonic()
+        self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
+        keeper.attach(self._reading.client)
+        if wanted.group is None:
+            self._assign_all()
+
+    @property
+    def assigned(self) -> frozenset[Where]:
+        return self._reading.assigned
+
+    @property
+    def joining(self) -> bool:
+        """Whether the group has not said yet what this member gets."""
+        return isinstance(self._reading, Subscription) and not self._reading.rebalances.count
+
+    def poll(self, count: int, timeout: float) -> list[StoredRecord]:
+        """Up to about so many records; [] after `timeout` seconds without any."""
+        self._go_back()
+        messages = self._reading.consume(count, timeout)
+        self.polled_at = time.monotonic()
+        records = without(map(record_of, messages), self._again)
+        self._go_back()
+        self._ask_for_parked()
+        self._keeper.idle()
+        return records
+
+    def rewind(self, offsets: Mapping[Where, int]) -> None:
+        """Let these come again; the seek itself waits until no callback is running."""
+        for place, offset in offsets.items():
+            self._again[place] = min(offset, self._again.get(place, offset))
+
+    def pause(self, places: Collection[Where]) -> None:
+        """Fetch no more of these; what was fetched and not polled comes again after `resume`."""
+        self._reading.pause(places)
+
+    def resume(self, places: Collection[Where]) -> None:
+        self._reading.resume(places)
+
+    def close(self) -> None:
+        self._reading.close()
+
+    def _go_back(self) -> None:
+        again, self._again = self._again, {}
+        for place, offset in again.items():
+            if place in self.assigned:
+                self._reading.seek(place, offset)
+
+    def _assign_all(self) -> None:
+        topics = self._wanted.topics
+        begins: dict[Where, int] = {}
+        for topic in [topics] if isinstance(topics, str) else topics:
+            found = begin_at(self.connection, topic, self._wanted.start, partitions=self._wanted.partitions)
+            begins |= {(topic, partition): offset for partition, offset in found.items()}
+        known = self._keeper.begins(sorted(begins))
+        self._parked = {place for place, offset in known.items() if offset is None}
+        self._keeper.began({place: offset for place, offset in begins.items() if place not in known})
+        for place in sorted(set(begins) - self._parked):
+            at = known.get(place)
+            self._reading.start(place, begins[place] if at is None else at)
+
+    def _ask_for_parked(self) -> None:
+        if not self._parked or time.monotonic() - self._asked_at < _PARKED_EVERY:
+            return
+        self._asked_at = time.monotonic()
+        for place, offset in self._begins(sorted(self._parked)).items():
+            self._reading.start(place, offset)
+
+    def _begins(self, places: Sequence[Where]) -> Mapping[Where, int]:
+        """Where each of these begins; those that cannot be had yet are parked, and asked for again."""
+        self._parked.update(places)
+        known = self._keeper.begins(places)
+        begins = {place: offset for place, offset in known.items() if offset is not None}
+        unknown = [place for place in places if place not in known]
+        for topic in sorted({topic for topic, _ in unknown}):
+            partitions = [partition for name, partition in unknown if name == topic]
+            found = begin_at(self.connection, topic, self._wanted.start, partitions=partitions)
+            begins |= {(topic, partition): offset for partition, offset in found.items()}
+        self._keeper.began({place: begins[place] for place in unknown})
+        self._parked.difference_update(begins)
+        return begins
+
+    def _gone(self, places: Sequence[Where]) -> None:
+        self._parked.difference_update(places)
+        for place in places:
+            self._again.pop(place, None)
+
+    def _revoked(self, places: Sequence[Where]) -> None:
+        try:
+            self._on_revoke(places)
+        finally:
+            self._gone(places)
+
+    def _lost(self, places: Sequence[Where]) -> None:
+        try:
+            self._on_lost(places)
+        finally:
+            self._gone(places)
+
+    def _subscription(self, group: Membership) -> Subscription:
+        topics = self._wanted.topics
+        return Subscription(
+            self.connection,
+            [topics] if isinstance(topics, str) and not topics.startswith("^") else topics,
+            group,
+            on_assign=self._begins,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+            properties=self._keeper.properties,
+        )
