@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_assets.cli.asking import AsJson, Yes, confirm, the_connection
 from kafka_assets.cli.console import err, print_json, print_table
+from kafka_assets.errors import UsageError
 from kafka_assets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -19,17 +20,48 @@ lab = typer.Typer(
     help="Experiments with real kills: what can be lost, what can be doubled, and when.", no_args_is_help=True
 )
 
-Round = Literal["leader-killed", "out-of-sync", "answer-lost"]
-Strategy = Literal["range", "cooperative-sticky", "static", "kip-848"]
-
 
 def register(app: typer.Typer) -> None:
     app.add_typer(lab, name="lab")
 
 
 @lab.command()
+def semantics(
+    modes: Annotated[list[str] | None, typer.Argument(help="Only these; else all.")] = None,
+    *,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
+            "else the database in the settings."
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option(min=20, max=1_000_000, help="How many for each mode.")] = 1000,
+    kills: Annotated[int, typer.Option(min=1, max=8, help="How often each consumer is killed.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Kill a consumer at the worst moment of each commit mode; count its rows in a scratch database."""
+    from kafka_assets.audit.bench import database_url
+    from kafka_assets.lab.semantics import MODES
+    from kafka_assets.lab.semantics import semantics as run
+
+    settings = load_settings()
+    outcomes = run(
+        the_connection(settings),
+        database_url(settings, database),
+        modes=_chosen(modes, MODES),
+        records=records,
+        kills=kills,
+        say=_say,
+    )
+    _print(outcomes, ("mode", "records", "kills", "rows", "lost", "doubled"), as_json=as_json)
+
+
+@lab.command()
 def replication(
-    rounds: Annotated[list[Round] | None, typer.Argument(help="Only these; else all, in this order.")] = None,
+    rounds: Annotated[
+        list[str] | None, typer.Argument(help="leader-killed, out-of-sync, answer-lost; else all.")
+    ] = None,
     *,
     records: Annotated[int, typer.Option(min=10, max=1_000_000, help="How many for each mode.")] = 1000,
     here: Annotated[
@@ -44,18 +76,21 @@ def replication(
     from kafka_assets.lab.replication import replication as run
 
     settings = load_settings()
+    chosen = _chosen(rounds, ROUNDS)
     if here:
         confirm("Kill and freeze the brokers of this project, one after the other? All come back.", yes=yes)
     cluster = project_brokers(settings) if here else own_brokers(settings.state / "lab", _say)
     with cluster as brokers:
-        outcomes = run(brokers, rounds=rounds or list(ROUNDS), records=records, say=_say)
+        outcomes = run(brokers, rounds=chosen, records=records, say=_say)
     columns = ("mode", "fault", "records", "acknowledged", "lost", "doubled")
     _print(outcomes, columns, as_json=as_json)
 
 
 @lab.command()
 def rebalance(
-    modes: Annotated[list[Strategy] | None, typer.Argument(help="Only these; else all, in this order.")] = None,
+    modes: Annotated[
+        list[str] | None, typer.Argument(help="range, cooperative-sticky, static, kip-848; else all.")
+    ] = None,
     *,
     rate: Annotated[int, typer.Option("--rate", min=6, max=10_000, help="Records a second, over 6 partitions.")] = 300,
     as_json: AsJson = False,
@@ -64,7 +99,7 @@ def rebalance(
     from kafka_assets.lab.rebalance import MODES
     from kafka_assets.lab.rebalance import rebalance as run
 
-    outcomes = run(the_connection(), modes=modes or list(MODES), rate=rate, say=_say)
+    outcomes = run(the_connection(), modes=_chosen(modes, MODES), rate=rate, say=_say)
     columns = ("mode", "event", "records", "lost", "doubled", "partitions_stopped", "longest_pause_s")
     _print(outcomes, columns, as_json=as_json)
 
@@ -137,6 +172,14 @@ def segments(
     )
     title = f"index entries: {min(limit, len(entries))} of {len(entries)}"
     print_table(("index", "offset", "position", "timestamp"), entries[:limit], title=title)
+
+
+def _chosen(given: Sequence[str] | None, known: Collection[str]) -> list[str]:
+    """What was named, in that order, or all there is."""
+    for one in given or ():
+        if one not in known:
+            raise UsageError(f"there is no experiment {one!r} here", cure=f"choose among {', '.join(map(repr, known))}")
+    return list(given or known)
 
 
 def _say(what: str) -> None:

@@ -10,9 +10,10 @@ from sqlalchemy import Engine, insert
 
 from kafka_assets.broker.consumer import Consumer
 from kafka_assets.broker.membership import Membership
+from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.lab.child import Parent
-from kafka_assets.lab.semantics import TAKEN, WRITTEN, landed
+from kafka_assets.lab.semantics import LEDGER, OUT, TAKEN, TRANSACTION, WRITTEN, landed
 from kafka_assets.ledger.engine import make_engine, write
 
 IDLE = 2.0
@@ -20,21 +21,19 @@ IDLE = 2.0
 
 
 def main() -> None:
-    """Land the topic in the table `landed`, batch by batch."""
+    """Take the topic's records batch by batch, and make each a row, or a record of another topic."""
     parent = Parent()
-    engine = make_engine(parent.task["database"])
-    how: dict[str, Any] | None = parent.task["consumer"]
-    if how is None:
-        _with_the_ledger(parent, engine)
+    mode = parent.task["mode"]
+    if mode == TRANSACTION:
+        _into_a_topic(parent)
+    elif mode == LEDGER:
+        _with_the_ledger(parent, make_engine(parent.task["database"]))
     else:
-        _with_kafkas_offsets(parent, engine, how)
+        _with_kafkas_offsets(parent, make_engine(parent.task["database"]))
 
 
-def _with_kafkas_offsets(parent: Parent, engine: Engine, how: dict[str, Any]) -> None:
-    topic = parent.task["topic"]
-    # With an identity of its own, who is started again need not wait until the dead one's session ends.
-    member = Membership(topic, instance_id=topic)
-    with Consumer(parent.connection, topic, group=member, max_records=parent.task["batch"], **how) as consumer:
+def _with_kafkas_offsets(parent: Parent, engine: Engine) -> None:
+    with _consumer(parent, **parent.task["consumer"]) as consumer:
         for batch in consumer.batches(idle=IDLE):
             parent.wait(TAKEN, ends=_ends(batch))
             with write(engine) as database:
@@ -42,10 +41,37 @@ def _with_kafkas_offsets(parent: Parent, engine: Engine, how: dict[str, Any]) ->
             parent.wait(WRITTEN, ends=_ends(batch))
 
 
+def _with_the_ledger(parent: Parent, engine: Engine) -> None:
+    ledger = InLedger(engine)
+    with _consumer(parent, commit=ledger) as consumer:
+        for batch in consumer.batches(idle=IDLE):
+            parent.wait(TAKEN, ends=_ends(batch))
+            _insert(ledger.sql, batch)
+            parent.wait(WRITTEN, ends=_ends(batch))
+
+
+def _into_a_topic(parent: Parent) -> None:
+    with (
+        Producer(parent.connection, transactional_id=parent.task["topic"], value="json") as producer,
+        _consumer(parent, commit=InTransaction(producer)) as consumer,
+    ):
+        for batch in consumer.batches(idle=IDLE):
+            parent.wait(TAKEN, ends=_ends(batch))
+            for one in batch:
+                producer.send(parent.task["topic"] + OUT, [one.partition, one.offset], partition=one.partition)
+            parent.wait(WRITTEN, ends=_ends(batch))
+
+
+def _consumer(parent: Parent, **how: Any) -> Consumer:
+    topic = parent.task["topic"]
+    # With an identity of its own, who is started again need not wait until the dead one's session ends.
+    member = Membership(topic, instance_id=topic)
+    return Consumer(parent.connection, topic, group=member, max_records=parent.task["batch"], **how)
+
+
 def _insert(database: Database, batch: Sequence[StoredRecord]) -> None:
-    database.execute(
-        insert(landed()), [{"kafka_partition": one.partition, "kafka_offset": one.offset} for one in batch]
-    )
+    rows = [{"kafka_partition": one.partition, "kafka_offset": one.offset} for one in batch]
+    database.execute(insert(landed()), rows)
 
 
 def _ends(batch: Sequence[StoredRecord]) -> dict[int, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, select
 
@@ -19,6 +20,7 @@ from kafka_assets.broker.consume import consume
 from kafka_assets.broker.groups import delete_group, describe_group
 from kafka_assets.broker.listing import topic_offsets
 from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.errors import GroupMissing, KafkaAssetsError, Permanent
 from kafka_assets.lab.brokers import Say
@@ -37,6 +39,11 @@ TAKEN, WRITTEN, COMMITTING = "taken", "written", "committing"
 """Where a consumer stands: it has the records; it has written the rows; it was told to go on a moment ago."""
 
 
+LEDGER, TRANSACTION = "ledger", "kafka-transaction"
+OUT = "_out"
+"""What a topic's name is followed by in that of the one into which its records are copied."""
+
+
 @dataclass(frozen=True)
 class Mode:
     """A way to commit, and the moments at which it is killed, in turns."""
@@ -47,45 +54,46 @@ class Mode:
     """The moment in words."""
     committed: bool | None = None
     """Whether Kafka must have the batch's offset before the kill, or must not; None: whatever it has."""
-    consumer: Mapping[str, Any] | None = None
-    """How the project's Consumer is made; None is the ledger's."""
+    consumer: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the project's Consumer is given."""
 
 
 MODES: Mapping[str, Mode] = {
     mode.name: mode
     for mode in (
         Mode(
-            "offset first",
+            "offset-first",
             [TAKEN],
             "offset committed, rows not written",
             committed=True,
             consumer={"commit": "sync", "offset_first": True},
         ),
         Mode(
-            "data first", [WRITTEN], "rows written, offset not committed", committed=False, consumer={"commit": "sync"}
+            "data-first", [WRITTEN], "rows written, offset not committed", committed=False, consumer={"commit": "sync"}
         ),
         Mode(
-            "data first, async",
+            "data-first-async",
             [WRITTEN],
             "rows written, offset not committed",
             committed=False,
             consumer={"commit": "async"},
         ),
         Mode(
-            "auto commit, slow work",
+            "auto-commit-slow-work",
             [TAKEN],
             "the timer committed the offset, rows not written",
             committed=True,
             consumer={"commit": "auto", "auto_interval": 0.5},
         ),
         Mode(
-            "auto commit, quick work",
+            "auto-commit-quick-work",
             [WRITTEN],
             "rows written, the timer had not fired",
             committed=False,
             consumer={"commit": "auto", "auto_interval": 5.0},
         ),
-        Mode("ledger", [TAKEN, WRITTEN, COMMITTING], "before the rows, before COMMIT, around COMMIT"),
+        Mode(LEDGER, [TAKEN, WRITTEN, COMMITTING], "before the rows, before COMMIT, around COMMIT"),
+        Mode(TRANSACTION, [TAKEN, WRITTEN, COMMITTING], "before the records, before the commit, around the commit"),
     )
 }
 
@@ -104,7 +112,7 @@ def semantics(
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         running = [
             pool.submit(_one, connection, database, MODES[mode], records=records, kills=kills, say=say)
-            for mode in modes
+            for mode in dict.fromkeys(modes)
         ]
         return [one.result() for one in running]
 
@@ -115,21 +123,23 @@ def _one(connection: Connection, database: str, mode: Mode, *, records: int, kil
         engine = stack.enter_context(scratch_ledger(database))
         table = _table(engine)
         stack.callback(_forget, connection, name)
-        create_topic(connection, name, partitions=PARTITIONS)
+        stack.callback(_forget, connection, name + OUT)
+        for topic in (name, name + OUT):
+            create_topic(connection, topic, partitions=PARTITIONS)
         produce(connection, name, (Record(b"%d" % one, partition=one % PARTITIONS) for one in range(records)))
         task = {
             **reaching(connection),
             "topic": name,
             "database": engine.url.render_as_string(hide_password=False),
             "batch": max(records // BATCHES, 1),
+            "mode": mode.name,
             "consumer": mode.consumer,
         }
         for number, moment in enumerate(islice(cycle(mode.moments), kills), start=1):
             at = _killed(connection, mode, moment, task)
             say(f"{mode.name}: kill {number} of {kills}, {at}")
         _to_the_end(task)
-        with read(engine) as asking:
-            rows = [(row.kafka_partition, row.kafka_offset) for row in asking.execute(select(table))]
+        rows = _copied(connection, name + OUT) if mode.name == TRANSACTION else _rows(engine, table)
         return counted(
             mode.name,
             records=records,
@@ -208,12 +218,26 @@ def landed() -> Table:
     )
 
 
+def _rows(engine: Engine, table: Table) -> list[tuple[int, int]]:
+    with read(engine) as asking:
+        return [(row.kafka_partition, row.kafka_offset) for row in asking.execute(select(table))]
+
+
+def _copied(connection: Connection, topic: str) -> list[tuple[int, int]]:
+    """What a `read_committed` reader finds of the copies: each names the record that it was made of."""
+    return [cast("tuple[int, int]", tuple(json.loads(one.value or b""))) for one in _records(connection, topic)]
+
+
 def _places(connection: Connection, topic: str) -> list[tuple[int, int]]:
     """What is in the topic, by a consumer that no group knows."""
+    return [(record.partition, record.offset) for record in _records(connection, topic)]
+
+
+def _records(connection: Connection, topic: str) -> list[StoredRecord]:
     ends = topic_offsets(connection, topic).partitions
     begin = {part: one.log_start for part, one in ends.items()}
     end = {part: one.last_stable for part, one in ends.items()}
-    return [(record.partition, record.offset) for record in consume(connection, topic, begin, end=end)]
+    return list(consume(connection, topic, begin, end=end))
 
 
 def _forget(connection: Connection, name: str) -> None:

@@ -112,12 +112,13 @@ def test_each_commit_mode_loses_or_repeats_as_it_must_and_the_ledger_does_neithe
 ) -> None:
     rows = command("lab", "semantics", "--records", "200", "--kills", "3", "--database", "sqlite", "--json").json
     assert signs(rows) == {
-        "offset first": LOSES,
-        "data first": REPEATS,
-        "data first, async": REPEATS,
-        "auto commit, slow work": LOSES,
-        "auto commit, quick work": REPEATS,
+        "offset-first": LOSES,
+        "data-first": REPEATS,
+        "data-first-async": REPEATS,
+        "auto-commit-slow-work": LOSES,
+        "auto-commit-quick-work": REPEATS,
         "ledger": NEITHER,
+        "kafka-transaction": NEITHER,
     }
     assert {row["records"] for row in rows} == {200}
     assert [one for one in topic_names(Connection(broker)) if one.startswith(PREFIX)] == []
