@@ -12,11 +12,10 @@ import dagster as dg
 import yaml
 from dagster.components.resolved.errors import ResolutionException
 from pydantic import Field, ValidationError
-from pyspark.sql import DataFrame
 
 from kafka_assets.assets.appearance import Appearance, source_spec
 from kafka_assets.assets.checks import checks_of, the_health_sensor
-from kafka_assets.assets.decorator import build_asset
+from kafka_assets.assets.decorator import as_they_come, build_asset
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.errors import StreamError
@@ -82,7 +81,7 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     @property
     def asset(self) -> dg.AssetsDefinition:
         """The same asset as `@kafka_asset` makes of a function that returns its records."""
-        return build_asset(self.stream, _as_they_come, Appearance.split(self.declared)[0])
+        return build_asset(self.stream, as_they_come, Appearance.split(self.declared)[0])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The asset. Of all components of this type the first one brings what they share, and the first
@@ -139,7 +138,3 @@ def _component(document: Any) -> KafkaTopic:
 def _as_text(value: Any) -> Any:
     """YAML makes a date of what reads as one; a stream's `start` is text here, as in JSON."""
     return value.isoformat() if isinstance(value, datetime | date) else value
-
-
-def _as_they_come(records: DataFrame) -> DataFrame:
-    return records

@@ -14,6 +14,7 @@ from kafka_assets.assets.appearance import Appearance, source_key
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA
 from kafka_assets.errors import StreamError
+from kafka_assets.forms import ArrowForm, ArrowFunction, keep_form
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream, declare
@@ -28,6 +29,7 @@ def kafka_asset(
     topic: str | None = None,
     topics: str | None = None,
     name: str | None = None,
+    arrow: ArrowFunction | None = None,
     **attributes: Any,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
     """Declare that `topic`, or all that match the pattern `topics`, land in the table `target` by this function.
@@ -37,6 +39,7 @@ def kafka_asset(
     let `kafka_partition` and `kafka_offset` through, in mode upsert also the columns of `key` and `order_by`.
     With `scope="slice"` neither holds: it is called with all records of one slice, and may aggregate them.
     Records that delete a key it never sees; one that it leaves out leaves an earlier row of its key as it is.
+    `arrow` is the same function for the live consumer: it takes the records as a pyarrow.Table, and returns the rows.
     Further attributes are those of :class:`kafka_assets.streams.Stream`, and those of
     :class:`kafka_assets.assets.appearance.Appearance`. The YAML component `kafka_assets.KafkaTopic` takes
     the same, and gives the same asset.
@@ -46,17 +49,34 @@ def kafka_asset(
         shown, rest = Appearance.split({"description": inspect.getdoc(function), **attributes})
         declared = {"topic": topic, "topics": topics, "target": target, "schema": schema, **rest}
         stream = declare(name=name or function.__name__, **declared)
-        return build_asset(stream, function, shown)
+        return build_asset(stream, function, shown, arrow=arrow)
 
     return decorate
 
 
-def build_asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.AssetsDefinition:
+def as_they_come(records: DataFrame) -> DataFrame:
+    """The function of an asset that has none of its own."""
+    return records
+
+
+def build_asset(
+    stream: Stream, function: Transform, appearance: Appearance, *, arrow: ArrowFunction | None = None
+) -> dg.AssetsDefinition:
     """The asset of a stream, for the decorator and the component alike."""
+    if arrow is not None and stream.scope == "slice":
+        raise StreamError(
+            f"stream {stream.name!r} has an Arrow form, and declares scope: slice",
+            why="an Arrow form is for the live consumer, which sees batches and never a whole slice",
+            cure="leave arrow out",
+        )
+    version = appearance.code_version or version_of(arrow or function, stream)
+    form = ArrowForm(stream, version, arrow, spark_only=arrow is None and function is not as_they_come)
     with warnings.catch_warnings():
         # `single_run` is what makes a batch one transaction, and Dagster calls the parameter beta.
         warnings.filterwarnings("ignore", message=".*`backfill_policy`.*", category=dg.BetaWarning)
-        return _asset(stream, function, appearance)
+        asset = _asset(stream, function, appearance)
+    keep_form(asset, form)
+    return asset
 
 
 def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.AssetsDefinition:
@@ -133,7 +153,7 @@ def wants_context(function: Transform, stream: Stream, *, argument: str = "recor
     )
 
 
-def version_of(function: Transform, stream: Stream) -> str:
+def version_of(function: Callable[..., Any], stream: Stream) -> str:
     """A version that changes with the declaration and with the function's source."""
     try:
         source = inspect.getsource(function)

@@ -59,10 +59,13 @@ class Assignment:
         self._floors[place] = offset
 
     def start(self, place: Where, offset: int) -> None:
-        """Take this partition, too, and begin there."""
+        """Take this partition, too, and begin there; or go on there, where it was taken before."""
+        if place in self.assigned:
+            return self.seek(place, offset)
         self.client.incremental_assign([TopicPartition(*place, offset)])
         self.assigned |= {place}
         self._floors[place] = offset
+        return None
 
     def pause(self, places: Iterable[Where]) -> None:
         """Fetch no more of these; what was fetched and not consumed is dropped, and comes again."""

@@ -173,7 +173,8 @@ class Consumer:
                 self._keeper.done(unit)
             except BaseException:
                 if self._keeper.whole:
-                    self._rewind(unit.begins)
+                    self._drop(unit.begins)
+                    self._reader.begin_again(unit.begins)
                 raise
 
     def _give_up(self) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kafka_assets.broker.admin import TIMEOUT, kafka_error
-from kafka_assets.broker.keepers import Nowhere
+from kafka_assets.broker.keepers import Attached, First, Nowhere
 from kafka_assets.broker.units import Unit, Where
 from kafka_assets.errors import BrokerUnavailable, CommitFailed
 
@@ -42,23 +42,31 @@ class GroupOffsets(Nowhere):
         assert self._client is not None
         return self._client
 
-    def attach(self, client: Client) -> None:
-        self._client = client
+    def attach(self, consumer: Attached) -> None:
+        self._client = consumer.client
 
-    def begins(self, places: Collection[Where]) -> Mapping[Where, int | None]:
+    def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
+        """What begins by `start` is committed, too: next time it is known, whatever `start` says by then."""
+        known = self.known(places)
+        begun = first([place for place in places if place not in known])
+        self.owe(begun)
+        return {**known, **begun}
+
+    def known(self, places: Collection[Where]) -> dict[Where, int]:
+        """What the group has committed of these."""
         wanted = [TopicPartition(*place) for place in sorted(places)]
         try:
             found = self.client.committed(wanted, timeout=self.patience)
         except KafkaException as raised:
-            error = kafka_error(raised)
             raise BrokerUnavailable(
                 "the group's offsets could not be read",
-                why=_said(error),
+                why=_said(kafka_error(raised)),
                 cure="nothing, if it passes; otherwise look at the state of the cluster",
             ) from raised
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
-    def began(self, offsets: Mapping[Where, int]) -> None:
+    def owe(self, offsets: Mapping[Where, int]) -> None:
+        """To be committed with the next ones."""
         self._owed = {**offsets, **self._owed}
 
     def done(self, unit: Unit) -> None:
@@ -125,7 +133,7 @@ class AutoCommitted(GroupOffsets):
             "auto.commit.interval.ms": str(max(1, round(interval * 1000))),
         }
 
-    def began(self, offsets: Mapping[Where, int]) -> None:
+    def owe(self, offsets: Mapping[Where, int]) -> None:
         return
 
     def done(self, unit: Unit) -> None:

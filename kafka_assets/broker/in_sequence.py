@@ -37,7 +37,7 @@ class InSequence(GroupOffsets):
         self._thread: threading.Thread | None = None
         self._ended = False
 
-    def began(self, offsets: Mapping[Where, int]) -> None:
+    def owe(self, offsets: Mapping[Where, int]) -> None:
         with self._change:
             self._waiting = {**offsets, **self._waiting}
 

@@ -5,12 +5,27 @@ A keeper is told between records, never while one is in the caller's hand, and a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from confluent_kafka import Consumer as Client
 
+from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.units import Unit, Where
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What a keeper knows of its consumer."""
+
+    client: Client
+    connection: Connection
+    group: str | None
+
+
+First = Callable[[Collection[Where]], Mapping[Where, int]]
+"""Where partitions begin of which nothing is kept: what the consumer's `start` says."""
 
 
 class Keeper(Protocol):
@@ -18,19 +33,19 @@ class Keeper(Protocol):
 
     needs_group: bool
     whole: bool
-    """Whether a unit is kept as a whole, or not at all and comes again."""
+    """Whether a unit is kept as a whole or not at all: where `done` fails, its partitions begin again, by `begins`."""
     properties: Mapping[str, str]
     """What librdkafka's consumer must be told for it."""
 
-    def attach(self, client: Client) -> None:
+    def attach(self, consumer: Attached) -> None:
         """The consumer is there; called once, before anything else."""
 
-    def begins(self, places: Collection[Where]) -> Mapping[Where, int | None]:
-        """The next offset of each of these new partitions; None: not yet, ask again; absent: none is known."""
-        ...
+    def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
+        """The next offset of each of these new partitions, `first` of those of which none is known.
 
-    def began(self, offsets: Mapping[Where, int]) -> None:
-        """Of these none was known, and they begin here: next time they are known, whatever `start` says then."""
+        What it leaves out cannot be had yet, and is asked for again.
+        """
+        ...
 
     def before(self, unit: Unit) -> None:
         """Its first record is about to be handed over."""
@@ -63,14 +78,11 @@ class Nowhere:
     whole = False
     properties: Mapping[str, str] = {}
 
-    def attach(self, client: Client) -> None:
+    def attach(self, consumer: Attached) -> None:
         return
 
-    def begins(self, places: Collection[Where]) -> Mapping[Where, int | None]:
-        return {}
-
-    def began(self, offsets: Mapping[Where, int]) -> None:
-        return
+    def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
+        return first(places)
 
     def before(self, unit: Unit) -> None:
         return

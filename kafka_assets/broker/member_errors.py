@@ -9,6 +9,19 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import Membership
 from kafka_assets.errors import BrokerRefused, BrokerUnavailable, GroupRefused, KafkaAssetsError, OffsetsExpired
 
+
+class NotThere(OffsetsExpired):
+    """The offset that a member asked for is below the log's start, or beyond its end."""
+
+    def __init__(self, topic: str, partition: int, *, why: str) -> None:
+        super().__init__(
+            f"partition {partition} of the topic {topic!r} cannot be read on where it was",
+            why=why,
+            cure="begin between the log start and the end; the ledger says what is committed",
+        )
+        self.place = (topic, partition)
+
+
 _EXPECTED = {
     KafkaError._MAX_POLL_EXCEEDED,
     KafkaError._TRANSPORT,
@@ -52,11 +65,7 @@ def member_error(
     """What it means; a topic's error where the message names one."""
     said = f"{error.str()} ({error.name()})"
     if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-        return OffsetsExpired(
-            f"partition {partition} of the topic {topic!r} cannot be read on where it was",
-            why=said,
-            cure="begin between the log start and the end; the ledger says what is committed",
-        )
+        return NotThere(str(topic), -1 if partition is None else partition, why=said)
     if error.fatal() or error.code() in _AGREE:
         return GroupRefused(
             f"the group {membership.group!r} does not take this member any more",

@@ -12,6 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from confluent_kafka import Consumer
+
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.deliveries import KEEP, Callback, Deliveries, Delivery, Failure, Interceptor, Outcome, Outgoing
 from kafka_assets.broker.in_order import CONFIG as IN_ORDER
@@ -187,6 +189,10 @@ class Producer:
         """Begin a transaction. The first one fences every older producer with this transactional id."""
         self._must_take()
         self._transactions.begin()
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], int], consumer: Consumer) -> None:
+        """Make the next offsets of a consumer's group part of the transaction; TransactionMustAbort: they are not."""
+        self._transactions.send_offsets(offsets, consumer)
 
     def commit(self) -> None:
         """Wait for the transaction's records, and make them visible, all or none.

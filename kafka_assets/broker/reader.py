@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafka_assets.broker.assignment import Assignment
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.keepers import Keeper
+from kafka_assets.broker.keepers import Attached, First, Keeper
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord, record_of
 from kafka_assets.broker.starts import Start, begin_at
@@ -49,7 +49,7 @@ class Reader:
         self._parked: set[Where] = set()
         self._asked_at = self.polled_at = time.monotonic()
         self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
-        keeper.attach(self._reading.client)
+        keeper.attach(Attached(self._reading.client, connection, wanted.group and wanted.group.group))
         if wanted.group is None:
             self._assign_all()
 
@@ -67,7 +67,7 @@ class Reader:
         self._go_back()
         messages = self._reading.consume(count, timeout)
         self.polled_at = time.monotonic()
-        records = without(map(record_of, messages), self._again)
+        records = without(map(record_of, messages), {*self._again, *self._parked})
         self._go_back()
         self._ask_for_parked()
         self._keeper.idle()
@@ -77,6 +77,14 @@ class Reader:
         """Let these come again; the seek itself waits until no callback is running."""
         for place, offset in offsets.items():
             self._again[place] = min(offset, self._again.get(place, offset))
+
+    def begin_again(self, places: Collection[Where]) -> None:
+        """Where these go on is the keeper's to say; until it does, nothing of them is read."""
+        mine = [place for place in places if place in self.assigned]
+        self._reading.pause(mine)
+        self._parked.update(mine)
+        for place in mine:
+            self._again.pop(place, None)
 
     def pause(self, places: Collection[Where]) -> None:
         """Fetch no more of these; what was fetched and not polled comes again after `resume`."""
@@ -100,32 +108,33 @@ class Reader:
         for topic in [topics] if isinstance(topics, str) else topics:
             found = begin_at(self.connection, topic, self._wanted.start, partitions=self._wanted.partitions)
             begins |= {(topic, partition): offset for partition, offset in found.items()}
-        known = self._keeper.begins(sorted(begins))
-        self._parked = {place for place, offset in known.items() if offset is None}
-        self._keeper.began({place: offset for place, offset in begins.items() if place not in known})
-        for place in sorted(set(begins) - self._parked):
-            at = known.get(place)
-            self._reading.start(place, begins[place] if at is None else at)
+        self._parked.update(begins)
+        self._begin_parked(lambda places: {place: begins[place] for place in places})
 
     def _ask_for_parked(self) -> None:
-        if not self._parked or time.monotonic() - self._asked_at < _PARKED_EVERY:
-            return
-        self._asked_at = time.monotonic()
-        for place, offset in self._begins(sorted(self._parked)).items():
+        if self._parked and time.monotonic() - self._asked_at >= _PARKED_EVERY:
+            self._asked_at = time.monotonic()
+            self._begin_parked(self._first)
+
+    def _begin_parked(self, first: First) -> None:
+        for place, offset in self._keeper.begins(sorted(self._parked), first).items():
             self._reading.start(place, offset)
+            self._reading.resume([place])
+            self._parked.discard(place)
 
     def _begins(self, places: Sequence[Where]) -> Mapping[Where, int]:
-        """Where each of these begins; those that cannot be had yet are parked, and asked for again."""
+        """Where each of these begins; those that cannot be had yet are asked for again."""
         self._parked.update(places)
-        known = self._keeper.begins(places)
-        begins = {place: offset for place, offset in known.items() if offset is not None}
-        unknown = [place for place in places if place not in known]
-        for topic in sorted({topic for topic, _ in unknown}):
-            partitions = [partition for name, partition in unknown if name == topic]
+        begins = self._keeper.begins(places, self._first)
+        self._parked.difference_update(begins)
+        return begins
+
+    def _first(self, places: Collection[Where]) -> Mapping[Where, int]:
+        begins: dict[Where, int] = {}
+        for topic in sorted({topic for topic, _ in places}):
+            partitions = [partition for name, partition in places if name == topic]
             found = begin_at(self.connection, topic, self._wanted.start, partitions=partitions)
             begins |= {(topic, partition): offset for partition, offset in found.items()}
-        self._keeper.began({place: begins[place] for place in unknown})
-        self._parked.difference_update(begins)
         return begins
 
     def _gone(self, places: Sequence[Where]) -> None:

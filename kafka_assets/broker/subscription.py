@@ -128,6 +128,12 @@ class Subscription:
         if place not in self._paused:
             self.client.resume([TopicPartition(*place)])
 
+    def park(self, place: Place) -> None:
+        """Read no more of it until `start` says where."""
+        if place in self._owned and place not in self._parked:
+            self._parked.add(place)
+            self.client.pause([TopicPartition(*place)])
+
     def seek(self, place: Place, offset: int) -> None:
         """Go on there; what was fetched and not consumed is dropped."""
         self._require(place)
@@ -172,6 +178,16 @@ class Subscription:
             if (at := max(known, self._ends.get(place, -1))) >= 0:
                 positions[place] = at
         return positions
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The end of each, as the broker said with the last records; absent where none came yet."""
+        found: dict[Place, int] = {}
+        for place in places:
+            if place in self._owned:
+                at = self._ask(lambda one=place: self.client.get_watermark_offsets(TopicPartition(*one), cached=True))
+                if at is not None and at[1] >= 0:
+                    found[place] = at[1]
+        return found
 
     def commit(self, offsets: Mapping[Place, int], *, wait: bool = True) -> None:
         """Tell Kafka these next offsets of the group. Only of partitions that are this member's still."""

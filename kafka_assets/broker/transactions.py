@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kafka_assets.broker.admin import TIMEOUT, kafka_error
 from kafka_assets.broker.outbox import Outbox
@@ -55,6 +55,14 @@ class Transactions:
         self._ask("begin", lambda _: client.begin_transaction())
         self.open, self.records = True, 0
         self._failed_before = self._outbox.deliveries.failed
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], int], consumer: Consumer) -> None:
+        """The group's next offsets, as this member of it: one that the group has left behind is fenced by that."""
+        self._must_be_open("send offsets to")
+        places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
+        member = consumer.consumer_group_metadata()
+        send = self._outbox.client.send_offsets_to_transaction
+        self._ask("take the offsets", lambda seconds: send(places, member, seconds))
 
     def commit(self) -> None:
         """Wait for each record and commit. DeliveryFailed: call it again. TransactionMustAbort: abort."""

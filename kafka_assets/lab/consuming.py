@@ -9,15 +9,20 @@ from sqlalchemy import Connection as Database
 from sqlalchemy import Engine, insert
 
 from kafka_assets.broker.consumer import Consumer
+from kafka_assets.broker.in_transaction import InTransaction
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.lab.child import Parent
 from kafka_assets.lab.semantics import LEDGER, OUT, TAKEN, TRANSACTION, WRITTEN, landed
 from kafka_assets.ledger.engine import make_engine, write
+from kafka_assets.live.in_ledger import InLedger
 
 IDLE = 2.0
 """Seconds without a record after which all is taken: the topic was filled before."""
+
+LEASE_MS = 3_000
+"""How long the next consumer waits for one that was killed: the lease, which nobody extends any more."""
 
 
 def main() -> None:
@@ -42,7 +47,7 @@ def _with_kafkas_offsets(parent: Parent, engine: Engine) -> None:
 
 
 def _with_the_ledger(parent: Parent, engine: Engine) -> None:
-    ledger = InLedger(engine)
+    ledger = InLedger(engine, lease_ms=LEASE_MS)
     with _consumer(parent, commit=ledger) as consumer:
         for batch in consumer.batches(idle=IDLE):
             parent.wait(TAKEN, ends=_ends(batch))

@@ -1,0 +1,1 @@
+"""The low-latency consumer: Kafka's records land without Spark, on the same ledger."""

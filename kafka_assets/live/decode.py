@@ -1,0 +1,229 @@
+"""Records from Kafka become a chunk for the publisher, without Spark: the same rows, the same bad records.
+
+`spark/decode.py` is the contract: what lands, what is bad, and what is exact and bad all the same. Which road read a
+record must not show in the table, so what that one refuses for reasons of its own is refused here.
+
+NOT the same
+- No fingerprint is taken: a replay by Spark of what was landed here has nothing to compare itself with.
+- A FLOAT lands where its text is the shortest of a 32-bit number; before Java 19, Spark knows longer ones for some.
+- Of a bad record with several faults another one may be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_assets.errors import StreamError
+from kafka_assets.live.batch import Batch
+from kafka_assets.live.tombstones import Tombstones, needed
+from kafka_assets.live.values import values_of
+from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
+from kafka_assets.slices import SliceKey
+from kafka_assets.streams import Stream
+
+Transform = Callable[[pa.Table], pa.Table]
+"""Looks at each record by itself; `kafka_partition` and `kafka_offset` must survive it."""
+
+_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+_STAMP = pa.timestamp("us", "UTC")
+_CARRIED: dict[str, pa.DataType] = {
+    KEY: pa.binary(),
+    TIMESTAMP: _STAMP,
+    "kafka_timestamp_type": pa.int32(),
+    "kafka_headers": _HEADERS,
+    PARTITION: pa.int32(),
+    OFFSET: pa.int64(),
+}
+
+
+class Decoder:
+    """One stream's records, as they become rows."""
+
+    def __init__(self, stream: Stream, transform: Transform | None = None) -> None:
+        if stream.scope != "record":
+            raise StreamError(
+                f"stream {stream.name!r} has scope {stream.scope}, and cannot be read live",
+                why="its transform wants whole slices, and a live batch is whatever has arrived",
+                cure="land it by runs, or declare scope: record",
+            )
+        self.stream = stream
+        self._values = values_of(stream)
+        self._transform = transform
+        self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *needed(stream.upsert)]
+        carried = [pa.field(name, kind) for name, kind in _CARRIED.items()]
+        every = pa.schema([*self._values.schema, *carried])
+        self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
+        self.schema = self._landed(every.empty_table()).schema
+        """What the table is made of: `sinks.tables.ensure_table` takes it."""
+        self._tombstones = None if stream.upsert is None else Tombstones(self.schema, stream.upsert)
+
+    def chunk(self, parts: Mapping[SliceKey, Batch]) -> Chunk:
+        """The records of slices of one topic; each slice holds all offsets of its batch, and counts what is there."""
+        records = _Records(parts)
+        if self._tombstones is None:
+            rows, bad, _ = self._rows(records, None)
+            return Chunk(rows=rows, seen=records.seen(bad), bad=tuple(bad))
+        gone = [at for at, value in enumerate(records.values) if value is None]
+        there = [at for at, value in enumerate(records.values) if value is not None] if gone else None
+        rows, bad, rest = self._rows(records, there)
+        rows, keyless = self._keyed(rows, records, rest)
+        bad += keyless
+        deletes, refused = self._deletes(records, gone)
+        deleted = set(gone) - {at for at, _ in refused}
+        bad += [records.bad(at, reason) for at, reason in refused]
+        return Chunk(rows=rows, seen=records.seen(bad, deleted), bad=tuple(bad), deletes=deletes)
+
+    def _rows(
+        self, records: _Records, there: list[int] | None
+    ) -> tuple[pa.Table, list[BadRecord], np.ndarray[Any, Any] | None]:
+        """The rows that land, the bad records, and the places of the records that are neither bad nor gone."""
+        values = records.values if there is None else [records.values[at] for at in there]
+        found = self._values.read(values)
+        places = None if there is None else np.array(there, dtype=np.int64)
+        bad = [records.bad(at if there is None else there[at], reason) for at, reason in found.bad.items()]
+        if found.bad:
+            good = np.delete(np.arange(len(values)), list(found.bad))
+            places = good if places is None else places[good]
+        decoded = found.rows
+        for name in self._carried:
+            decoded = decoded.append_column(pa.field(name, _CARRIED[name]), records.column(name, places))
+        return self._landed(decoded), bad, places
+
+    def _landed(self, decoded: pa.Table) -> pa.Table:
+        rows = decoded if self._transform is None else self._transform(decoded)
+        missing = sorted(set(self._needed) - set(rows.column_names))
+        if missing:
+            raise StreamError(
+                f"stream {self.stream.name!r}: there is no {' and '.join(missing)}",
+                why="a row is identified by its record's partition and offset, in mode upsert by its key and order_by",
+                cure="declare these columns, and keep them in the transform",
+            )
+        return rows.drop_columns([name for name in rows.column_names if name in _DROPPED and name not in self._needed])
+
+    def _keyed(
+        self, rows: pa.Table, records: _Records, places: np.ndarray[Any, Any] | None
+    ) -> tuple[pa.Table, list[BadRecord]]:
+        """The rows that have their key and order value, and the records of those that do not."""
+        assert self.stream.upsert is not None
+        names = needed(self.stream.upsert)
+        missing: Any = pa.repeat(pa.scalar(False), rows.num_rows)
+        for name in names:
+            missing = cast("Any", pc.or_(missing, pc.is_null(rows.column(name))))
+        if not cast("Any", pc.any(missing)).as_py():
+            return rows, []
+        without = rows.filter(missing)
+        bad: list[BadRecord] = []
+        found = records.found(without.column(PARTITION).to_pylist(), without.column(OFFSET).to_pylist())
+        for at, row in zip(found, without.select(names).to_pylist(), strict=True):
+            lacking = ", ".join(name for name in names if row[name] is None)
+            bad.append(records.bad(at, f"the row has no value in {lacking}, its key or order"))
+        return rows.filter(cast("Any", pc.invert(missing))), bad
+
+    def _deletes(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, str]]]:
+        if not gone or self._tombstones is None or self.stream.upsert is None:
+            return None, []
+        found, refused = self._tombstones.read([records.keys[at] for at in gone])
+        told = np.array([at for number, at in enumerate(gone) if number not in refused], dtype=np.int64)
+        for name in (TIMESTAMP, PARTITION, OFFSET):
+            if name not in found.column_names:
+                found = found.append_column(pa.field(name, _CARRIED[name]), records.column(name, told))
+        names = [*needed(self.stream.upsert), PARTITION, OFFSET]
+        return found.select(list(dict.fromkeys(names))), [(gone[at], reason) for at, reason in refused.items()]
+
+
+_DROPPED = {*CARRIED, PARTITION, OFFSET}
+
+
+class _Records:
+    """The batches of a chunk, one after the other; a record's place is its number among them all."""
+
+    def __init__(self, parts: Mapping[SliceKey, Batch]) -> None:
+        self._parts = parts
+        self._batches = list(parts.values())
+        self.values = self._joined([batch.values for batch in self._batches])
+        self.keys = self._joined([batch.keys for batch in self._batches])
+
+    @staticmethod
+    def _joined(lists: Sequence[list[Any]]) -> list[Any]:
+        return lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
+
+    def column(self, name: str, places: np.ndarray[Any, Any] | None) -> Any:
+        column = self._column(name)
+        return column if places is None else column.take(pa.array(places))
+
+    def _column(self, name: str) -> Any:
+        if name == PARTITION:
+            lengths = [len(batch) for batch in self._batches]
+            return pa.array(np.repeat(np.array([key.partition for key in self._parts], dtype=np.int32), lengths))
+        if name == OFFSET:
+            return pa.array(np.array(self._joined([batch.offsets for batch in self._batches]), dtype=np.int64))
+        if name == KEY:
+            return pa.array(self.keys, pa.binary())
+        if name == TIMESTAMP:
+            stamps = np.array(self._joined([batch.timestamps for batch in self._batches]), dtype=np.int64)
+            return pa.array(stamps * 1000).cast(_STAMP)
+        if name == "kafka_timestamp_type":
+            return pa.array(self._joined([batch.timestamp_types for batch in self._batches]), pa.int32())
+        headers = self._joined([batch.headers for batch in self._batches])
+        return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in headers], _HEADERS)
+
+    def bad(self, place: int, reason: str) -> BadRecord:
+        partition, batch, at = self._where(place)
+        return BadRecord(
+            partition=partition,
+            offset=batch.offsets[at],
+            reason=reason,
+            key=batch.keys[at],
+            value=batch.values[at],
+            headers=tuple(batch.headers[at] or ()),
+            timestamp=batch.timestamps[at],
+        )
+
+    def _where(self, place: int) -> tuple[int, Batch, int]:
+        for key, batch in self._parts.items():
+            if place < len(batch):
+                return key.partition, batch, place
+            place -= len(batch)
+        raise IndexError(place)
+
+    def found(self, partitions: Sequence[int], offsets: Sequence[int]) -> Iterator[int]:
+        """The places of records that are known by partition and offset."""
+        first, starts = 0, dict[int, list[tuple[int, Batch]]]()
+        for key, batch in self._parts.items():
+            starts.setdefault(key.partition, []).append((first, batch))
+            first += len(batch)
+        known = {
+            (partition, offset): start + at
+            for partition in set(partitions)
+            for start, batch in starts[partition]
+            for at, offset in enumerate(batch.offsets)
+        }
+        return (known[place] for place in zip(partitions, offsets, strict=True))
+
+    def seen(self, bad: Sequence[BadRecord], deleted: set[int] | None = None) -> dict[SliceKey, Seen]:
+        wrong: dict[int, list[int]] = {}
+        for one in bad:
+            wrong.setdefault(one.partition, []).append(one.offset)
+        seen, first = dict[SliceKey, Seen](), 0
+        for key, batch in self._parts.items():
+            places = range(first, first + len(batch))
+            seen[key] = Seen(
+                read=len(batch),
+                bad=sum(key.start <= offset < key.end for offset in wrong.get(key.partition, ())),
+                deleted=sum(at in places for at in deleted or ()),
+                bytes_read=_size(batch.values) + _size(batch.keys),
+                first_timestamp=min(batch.timestamps, default=None),
+                last_timestamp=max(batch.timestamps, default=None),
+            )
+            first += len(batch)
+        return seen
+
+
+def _size(parts: Sequence[bytes | None]) -> int:
+    return sum(map(len, filter(None, parts)))

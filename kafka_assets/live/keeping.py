@@ -1,0 +1,80 @@
+"""The leases of one consumer: kept alive from a thread of their own, while batches take as long as they take."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine
+
+from kafka_assets.errors import LedgerBusy, OutcomeUnknown
+from kafka_assets.ledger.leases import Lease, extend, give_back
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Extends what it holds; what others have taken meanwhile is to be asked for. A context manager."""
+
+    def __init__(self, engine: Engine, *, lease_ms: int, aside: Callable[[Sequence[Lease]], object]) -> None:
+        """`aside` is done with the leases each time they were extended: windows that are over are closed by it."""
+        self._engine, self._lease_ms, self._aside = engine, lease_ms, aside
+        self._leases: set[Lease] = set()
+        self._lost: set[Lease] = set()
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=self._lease_ms / 1000)
+
+    def hold(self, leases: Iterable[Lease]) -> None:
+        with self._lock:
+            self._leases.update(leases)
+
+    def forget(self, leases: Iterable[Lease]) -> None:
+        """Extend these no more."""
+        with self._lock:
+            self._leases.difference_update(leases)
+            self._lost.difference_update(leases)
+
+    def lost(self) -> Collection[Lease]:
+        """Those that are others' by now, told once."""
+        with self._lock:
+            lost, self._lost = self._lost, set()
+        return lost
+
+    def give_back(self, leases: Sequence[Lease]) -> None:
+        """Leave partitions to whoever comes. A ledger that is busy need not hear of it: a lease ends by itself."""
+        self.forget(leases)
+        if not leases:
+            return
+        try:
+            give_back(self._engine, leases)
+        except (LedgerBusy, OutcomeUnknown) as error:
+            _log.warning("leases could not be given back, and end by themselves: %s", error)
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._lease_ms / 3000):
+            with self._lock:
+                leases = list(self._leases)
+            if not leases:
+                continue
+            try:
+                gone = set(extend(self._engine, leases, lease_ms=self._lease_ms))
+                self._aside([lease for lease in leases if lease not in gone])
+            except (LedgerBusy, OutcomeUnknown) as error:
+                _log.debug("the leases could not be extended now: %s", error)
+                continue
+            with self._lock:
+                self._lost |= gone & self._leases
+                self._leases -= gone
