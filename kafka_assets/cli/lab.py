@@ -82,15 +82,13 @@ def replication(
     cluster = project_brokers(settings) if here else own_brokers(settings.state / "lab", _say)
     with cluster as brokers:
         outcomes = run(brokers, rounds=chosen, records=records, say=_say)
-    columns = ("mode", "fault", "records", "acknowledged", "lost", "doubled")
+    columns = ("round", "mode", "records", "acknowledged", "lost", "doubled")
     _print(outcomes, columns, as_json=as_json)
 
 
 @lab.command()
 def rebalance(
-    modes: Annotated[
-        list[str] | None, typer.Argument(help="range, cooperative-sticky, static, kip-848; else all.")
-    ] = None,
+    modes: Annotated[list[str] | None, typer.Argument(help="range, cooperative, static, kip-848; else all.")] = None,
     *,
     rate: Annotated[int, typer.Option("--rate", min=6, max=10_000, help="Records a second, over 6 partitions.")] = 300,
     as_json: AsJson = False,
@@ -100,7 +98,7 @@ def rebalance(
     from kafka_assets.lab.rebalance import rebalance as run
 
     outcomes = run(the_connection(), modes=_chosen(modes, MODES), rate=rate, say=_say)
-    columns = ("mode", "event", "records", "lost", "doubled", "partitions_stopped", "longest_pause_s")
+    columns = ("mode", "event", "records", "lost", "doubled", "stopped", "pause_s")
     _print(outcomes, columns, as_json=as_json)
 
 

@@ -68,10 +68,14 @@ class Child:
         """Let it go on from where it stands."""
         self._say(GO)
 
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+    def kill(self) -> list[dict[str, Any]]:
+        """SIGKILL, and wait until it is gone; what it had said by then. Half a line is not said."""
         self._process.kill()
         self._process.wait()
+        while read := os.read(self._out, 65536):
+            self._unread += read
+        *lines, self._unread = self._unread.split(b"\n")
+        return [cast("dict[str, Any]", json.loads(line)) for line in lines]
 
     def __enter__(self) -> Child:
         return self
@@ -79,7 +83,8 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
+        self._process.kill()
+        self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._trouble):
             if file is not None:
                 with suppress(BrokenPipeError):

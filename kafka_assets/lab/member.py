@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kafka_assets.broker.groups import describe_group
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.rebalances import Place
 from kafka_assets.broker.subscription import Subscription, place_of
+from kafka_assets.errors import Retryable
 from kafka_assets.lab.child import Parent
 
 COMMIT_EVERY = 1.0
@@ -28,15 +30,25 @@ def main() -> None:
         return {place: known.get(place, 0) for place in places}
 
     def commit(places: Sequence[Place]) -> None:
-        member.commit({place: handled.pop(place) for place in places if place in handled})
+        done = {place: handled[place] for place in places if place in handled}
+        # While the group is arranged anew it takes no offsets: they are told later, or what was done is done again.
+        with suppress(Retryable):
+            member.commit(done)
+            for place in done:
+                del handled[place]
+            parent.say("committed", at=time.time())
+
+    def forget(places: Sequence[Place]) -> None:
+        for place in places:
+            handled.pop(place, None)
 
     def revoked(places: Sequence[Place]) -> None:
         commit(places)
+        forget(places)
         parent.say("revoked", at=time.time(), partitions=[number for _, number in places])
 
     def lost(places: Sequence[Place]) -> None:
-        for place in places:
-            handled.pop(place, None)
+        forget(places)
         parent.say("lost", at=time.time(), partitions=[number for _, number in places])
 
     membership = Membership(group, **parent.task["membership"])

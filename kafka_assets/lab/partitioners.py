@@ -30,15 +30,18 @@ def partitioners(
         create_topic(connection, topic, partitions=partitions)
         try:
             say(f"{way}: {records:,} records into {partitions} partitions")
-            _send(connection, topic, way, range(records), keys=keys)
+            first, second = range(records), range(records, 2 * records)
+            _send(connection, topic, way, first, keys=keys)
             before = _stored(connection, topic)
-            found.append(_outcome(way, before, records=records, partitions=partitions))
+            found.append(_outcome(way, before, first, partitions=partitions))
             if way == "key":
-                say(f"{way}: the same keys into {partitions + more} partitions")
-                add_partitions(connection, topic, partitions + more)
-                _send(connection, topic, way, range(records, 2 * records), keys=keys)
+                total = partitions + more
+                say(f"{way}: the same keys into {total} partitions")
+                add_partitions(connection, topic, total)
+                _send(connection, topic, way, second, keys=keys)
                 after = _stored(connection, topic)
-                found.append(_after(before, after, records=2 * records, partitions=partitions + more))
+                moved = _moved(before, after, second)
+                found.append(_outcome(f"{way}, {total} partitions", after, second, partitions=total, moved=moved))
         finally:
             delete_topic(connection, topic)
     return found
@@ -56,35 +59,32 @@ def _stored(connection: Connection, topic: str) -> list[StoredRecord]:
     return list(consume(connection, topic, begin, end={part: one.last_stable for part, one in ends.items()}))
 
 
-def _outcome(way: str, stored: Sequence[StoredRecord], *, records: int, partitions: int, **more: object) -> Outcome:
-    sizes = [sum(one.partition == part for one in stored) for part in range(partitions)]
-    homes = _homes(stored)
+def _outcome(
+    mode: str, stored: Sequence[StoredRecord], numbers: range, *, partitions: int, moved: int | None = None
+) -> Outcome:
+    mine = [one for one in stored if int(one.value or b"") in numbers]
+    sizes = [sum(one.partition == part for one in mine) for part in range(partitions)]
+    homes = _homes(mine)
     return counted(
-        way,
-        records=records,
-        expected=range(records),
-        found=[int(one.value or b"") for one in stored],
+        mode,
+        records=len(numbers),
+        expected=numbers,
+        found=[int(one.value or b"") for one in mine],
         partitions=partitions,
         smallest=min(sizes),
         largest=max(sizes),
         # In the order in which they were sent: a change of partition is the end of a batch.
-        run=round(records / (1 + _changes(stored)), 1),
-        keys_in_one_partition=sum(len(one) == 1 for one in homes.values()),
+        run=round(len(numbers) / (1 + _changes(mine)), 1),
         keys=len(homes),
-        **more,
+        scattered=sum(len(one) > 1 for one in homes.values()),
+        moved=moved,
     )
 
 
-def _after(before: Sequence[StoredRecord], after: Sequence[StoredRecord], *, records: int, partitions: int) -> Outcome:
-    old, new = _homes(before), _homes([one for one in after if int(one.value or b"") >= records // 2])
-    moved = sum(old[key] != new[key] for key in old)
-    return _outcome(
-        f"key, after {partitions} partitions",
-        after,
-        records=records,
-        partitions=partitions,
-        keys_moved=moved,
-    )
+def _moved(before: Sequence[StoredRecord], after: Sequence[StoredRecord], numbers: range) -> int:
+    """How many keys have new records in another partition than their old ones."""
+    old, new = _homes(before), _homes([one for one in after if int(one.value or b"") in numbers])
+    return sum(old[key] != new[key] for key in old.keys() & new.keys())
 
 
 def _homes(stored: Sequence[StoredRecord]) -> dict[bytes, set[int]]:

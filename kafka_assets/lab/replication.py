@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kafka_assets.lab.brokers import Brokers, Say
 from kafka_assets.lab.outcome import Outcome
@@ -24,5 +25,6 @@ def replication(
     found: list[Outcome] = []
     for number, name in enumerate(rounds, start=1):
         where = f"round {number} of {len(rounds)}, {name}"
-        found += ROUNDS[name](brokers, records, lambda what, where=where: say(f"{where}: {what}"))
+        outcomes = ROUNDS[name](brokers, records, lambda what, where=where: say(f"{where}: {what}"))
+        found += [replace(one, more={"round": name, **one.more}) for one in outcomes]
     return found

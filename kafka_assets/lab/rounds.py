@@ -24,9 +24,9 @@ OFTEN = {"socket.timeout.ms": "1000"}
 
 ALONE_ON_DISK = (Mode("acks=0", "0", idempotence=False), Mode("acks=1", "1", idempotence=False), Mode("acks=all"))
 ALONE_IN_SYNC = (
-    Mode("acks=all, min.insync.replicas=1, unclean election", min_in_sync=1, unclean=True),
-    Mode("acks=all, min.insync.replicas=1", min_in_sync=1),
-    Mode("acks=all, min.insync.replicas=2", min_in_sync=2),
+    Mode("acks=all, min.isr=1, unclean", min_in_sync=1, unclean=True),
+    Mode("acks=all, min.isr=1", min_in_sync=1),
+    Mode("acks=all, min.isr=2", min_in_sync=2),
 )
 ANSWER_LOST = (
     Mode("acks=1, idempotence off", "1", idempotence=False, properties=OFTEN),
@@ -54,7 +54,7 @@ def alone_on_disk(brokers: Brokers, records: int, say: Say) -> list[Outcome]:
         say("the new leader answers; the last acknowledgements come in")
         _all_answered(writers)
         _restart(brokers, topics, say)
-        return [one.outcome(survivor, fault="leader killed", acknowledged_before=told[one.topic]) for one in writers]
+        return [one.outcome(survivor, acknowledged_before=told[one.topic]) for one in writers]
 
 
 def alone_in_sync(brokers: Brokers, records: int, say: Say) -> list[Outcome]:
@@ -83,7 +83,6 @@ def alone_in_sync(brokers: Brokers, records: int, say: Say) -> list[Outcome]:
         return [
             one.outcome(
                 reader,
-                fault="follower out of sync, leader killed",
                 acknowledged_before=told[one.topic],
                 led_meanwhile=leaders[one.topic] != NOBODY,
             )
@@ -107,7 +106,12 @@ def answer_lost(brokers: Brokers, records: int, say: Say) -> list[Outcome]:
         brokers.wake(leader)
         _all_answered(writers)
         survivor = brokers.connection(leader)
-        return [one.outcome(survivor, fault="answer lost", retried=True) for one in writers]
+        return [
+            one.outcome(
+                survivor,
+            )
+            for one in writers
+        ]
 
 
 def _taken_over(brokers: Brokers, writers: Sequence[Writer], follower: int, *, asked: int) -> bool:

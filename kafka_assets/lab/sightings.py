@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-GIVEN = "assigned"
+GIVEN, COMMITTED = "assigned", "committed"
 TAKEN = ("revoked", "lost")
+
+LAST = 5000
+"""Of so many handlings at the end of the list a member has some, if it handles anything."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Sightings:
         self.owned: dict[str, set[int]] = defaultdict(set)
         self.moved_at = 0.0
         """When a partition was last given to somebody."""
+        self._committed_at: dict[str, float] = {}
         self._stops: list[tuple[float, int]] = []
 
     def add(self, member: str, said: Mapping[str, Any]) -> None:
@@ -41,6 +45,8 @@ class Sightings:
         elif said["stage"] in TAKEN:
             self.owned[member].difference_update(said["partitions"])
             self._stops += [(at, partition) for partition in said["partitions"]]
+        elif said["stage"] == COMMITTED:
+            self._committed_at[member] = at
         else:
             self.handlings += [
                 Handling(at, member, int(partition), offset)
@@ -51,6 +57,11 @@ class Sightings:
     def gone(self, member: str) -> None:
         """What it still had stopped with it."""
         self._stops += [(time.time(), partition) for partition in self.owned.pop(member, ())]
+
+    def owes(self, member: str, *, since: float) -> bool:
+        """Whether it handled something so many seconds after its last commit, or later."""
+        moment = self._committed_at.get(member, 0.0) + since
+        return any(one.at > moment for one in reversed(self.handlings[-LAST:]) if one.member == member)
 
     def handled_since(self, partition: int, moment: float) -> bool:
         return any(one.partition == partition and one.at > moment for one in reversed(self.handlings))

@@ -91,6 +91,10 @@ class Writer:
             records=self.sent,
             expected=self.acknowledged,
             found=numbers(reader, self.topic),
+            acks=self.mode.acks,
+            idempotence=self.mode.idempotence,
+            min_insync_replicas=self.mode.min_in_sync,
+            unclean_election=self.mode.unclean,
             acknowledged=len(self.acknowledged),
             **more,
         )
