@@ -9,9 +9,13 @@ if TYPE_CHECKING:
     from kafka_assets.assets.downstream import slice_asset
     from kafka_assets.assets.sensor import build_sensor
     from kafka_assets.broker.consumer import Consumer
+    from kafka_assets.broker.in_transaction import InTransaction
+    from kafka_assets.live.in_ledger import InLedger
 
 __all__ = [
     "Consumer",
+    "InLedger",
+    "InTransaction",
     "KafkaTopic",
     "build_definitions",
     "build_sensor",
@@ -28,6 +32,8 @@ _HOMES = {
     "slice_asset": "kafka_assets.assets.downstream",
     "build_sensor": "kafka_assets.assets.sensor",
     "Consumer": "kafka_assets.broker.consumer",
+    "InLedger": "kafka_assets.live.in_ledger",
+    "InTransaction": "kafka_assets.broker.in_transaction",
 }
 
 

@@ -21,7 +21,7 @@ from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.reader import Reader, Wanted
 from kafka_assets.broker.starts import Start
 from kafka_assets.broker.units import Each, Unit, Where, cut, without
-from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.errors import KafkaAssetsError, UsageError
 
 _POLL = 0.2
 """Seconds that one look for records lasts: so soon a `stop` is noticed."""
@@ -34,7 +34,8 @@ _JOIN = 30.0
 class Consumer:
     """Reads topics as a member of `group`, or, without one, the named partitions (or all) from `start` on.
 
-    `start` counts where no offset is kept yet. Use it from one thread; only `stop` may come from another one.
+    `start` counts where no offset is kept yet. Use it from one thread; only `stop` may come from another one, as a
+    call or as the event of that name, which many may share.
     """
 
     def __init__(  # noqa: PLR0913 - each is one word of configuration, by name
@@ -50,6 +51,7 @@ class Consumer:
         offset_first: bool = False,
         max_records: int = 500,
         auto_interval: float = 5.0,
+        stop: threading.Event | None = None,
     ) -> None:
         member = Membership(group) if isinstance(group, str) else group
         self._each: Each = each
@@ -60,7 +62,7 @@ class Consumer:
         self._unit: Unit | None = None
         self._units: deque[Unit] = deque()
         self._ahead: list[StoredRecord] = []
-        self._stopping = threading.Event()
+        self._stopping = stop or threading.Event()
         self._closed = False
         wanted = Wanted(topics, member, partitions, start)
         self._reader = Reader(connection, wanted, self._keeper, on_revoke=self._revoked, on_lost=self._lost)
@@ -96,7 +98,6 @@ class Consumer:
         if self._closed:
             return
         self._closed = True
-        self._stopping.set()
         try:
             if self._unit is not None and self._unit.in_hand:
                 self._give_up()
@@ -127,6 +128,8 @@ class Consumer:
 
     def _ready(self, idle: float | None) -> Unit | None:
         """The unit with the next record; all that was handed over before is done."""
+        if self._closed:
+            raise UsageError("the consumer is closed", cure="make a new one")
         if self._unit is not None:
             self._unit.settle()
             if self._unit.todo and time.monotonic() - self._reader.polled_at > _SERVE_EVERY:
@@ -157,7 +160,7 @@ class Consumer:
                 self._keeper.done(_as_if_done(unit))
             self._keeper.before(unit)
         except BaseException:
-            self._rewind(unit.begins)
+            self._refused(unit)
             raise
         self._unit = unit
 
@@ -173,9 +176,15 @@ class Consumer:
                 self._keeper.done(unit)
             except BaseException:
                 if self._keeper.whole:
-                    self._drop(unit.begins)
-                    self._reader.begin_again(unit.begins)
+                    self._refused(unit)
                 raise
+
+    def _refused(self, unit: Unit) -> None:
+        """Nothing of it is kept: it comes again, from where the keeper says by then."""
+        if not self._keeper.whole:
+            return self._rewind(unit.begins)
+        self._drop(unit.begins)
+        return self._reader.begin_again(unit.begins)
 
     def _give_up(self) -> None:
         unit, self._unit = self._unit, None

@@ -86,8 +86,9 @@ class GroupOffsets(Nowhere):
             self._owed.pop(place, None)
         return {}
 
-    def idle(self) -> None:
+    def idle(self) -> Collection[Where]:
         self._pay()
+        return ()
 
     def close(self) -> None:
         self._pay()

@@ -46,11 +46,15 @@ class InSequence(GroupOffsets):
             self.sequence += 1
             self._waiting |= unit.ends
             failure, self._failure = self._failure, None
-        self.idle()
+        self._wake()
         if failure is not None:
             raise failure
 
-    def idle(self) -> None:
+    def idle(self) -> Collection[Where]:
+        self._wake()
+        return ()
+
+    def _wake(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._commit_what_waits, name="commits", daemon=True)
             self._thread.start()

@@ -83,8 +83,8 @@ class InTransaction(GroupOffsets):
         self._abort()
         return {} if unit is None else unit.begins
 
-    def idle(self) -> None:
-        return
+    def idle(self) -> Collection[Where]:
+        return ()
 
     def close(self) -> None:
         self._abort()

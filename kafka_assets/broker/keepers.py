@@ -64,8 +64,9 @@ class Keeper(Protocol):
         """They are another member's already; nothing of them may be kept. Where others begin again for that."""
         ...
 
-    def idle(self) -> None:
-        """Some time has passed, with records or without."""
+    def idle(self) -> Collection[Where]:
+        """Some time has passed, with records or without; the partitions that must begin again, by `begins`."""
+        ...
 
     def close(self) -> None:
         """No record comes any more, and the consumer is still in the group."""
@@ -99,8 +100,8 @@ class Nowhere:
     def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
         return {}
 
-    def idle(self) -> None:
-        return
+    def idle(self) -> Collection[Where]:
+        return ()
 
     def close(self) -> None:
         return

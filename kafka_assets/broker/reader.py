@@ -65,12 +65,12 @@ class Reader:
     def poll(self, count: int, timeout: float) -> list[StoredRecord]:
         """Up to about so many records; [] after `timeout` seconds without any."""
         self._go_back()
+        self.begin_again(self._keeper.idle())
         messages = self._reading.consume(count, timeout)
         self.polled_at = time.monotonic()
         records = without(map(record_of, messages), {*self._again, *self._parked})
         self._go_back()
         self._ask_for_parked()
-        self._keeper.idle()
         return records
 
     def rewind(self, offsets: Mapping[Where, int]) -> None:
@@ -81,6 +81,8 @@ class Reader:
     def begin_again(self, places: Collection[Where]) -> None:
         """Where these go on is the keeper's to say; until it does, nothing of them is read."""
         mine = [place for place in places if place in self.assigned]
+        if not mine:
+            return
         self._reading.pause(mine)
         self._parked.update(mine)
         for place in mine:

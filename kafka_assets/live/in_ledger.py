@@ -1,0 +1,188 @@
+"""Offsets kept in the ledger, in one transaction with the caller's own SQL; of a group's name, or of a name given."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Literal
+
+from sqlalchemy import Connection, Engine, RootTransaction
+
+from kafka_assets.broker.keepers import Attached, First
+from kafka_assets.broker.read import StoredRecord
+from kafka_assets.broker.topic_ids import TopicIds
+from kafka_assets.broker.units import Unit, Where, place_of
+from kafka_assets.errors import Fenced, UsageError
+from kafka_assets.ledger.leases import LEASE_MS, Lease, new_owner
+from kafka_assets.ledger.owning import owning, require_standing
+from kafka_assets.ledger.windows import Author, close_over
+from kafka_assets.live.claiming import Claiming
+from kafka_assets.live.keeping import Keeper as Leases
+from kafka_assets.live.own_work import Part, keep
+from kafka_assets.sinks.live import WindowPolicy
+
+
+class InLedger:
+    """The keeper for your own tables: while a unit is in hand, `sql` is the connection in its open transaction.
+
+    What you do on it, and the unit's offsets, are committed together when the unit is done, or not at all.
+    `name` is what `kafka_committed_offset` shows as the group; without it, the group's.
+
+    What it does NOT promise: anything about what is done on other connections, or outside of the database.
+    """
+
+    needs_group = False
+    whole = True
+    properties: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        name: str | None = None,
+        on_expired: Literal["fail", "record"] = "fail",
+        window: WindowPolicy | None = None,
+        lease_ms: int = LEASE_MS,
+    ) -> None:
+        self._engine, self._name = engine, name
+        self._on_expired: Literal["fail", "record"] = on_expired
+        self._window, self._lease_ms = window or WindowPolicy(), lease_ms
+        self._owner = new_owner()
+        self._stack, self._transaction = ExitStack(), ExitStack()
+        self._held: dict[Where, Lease] = {}
+        self._positions: dict[Where, int] = {}
+        self._moves: dict[Lease, tuple[int, int]] = {}
+        self._sql: Connection | None = None
+        self._began: tuple[RootTransaction | None, float] = (None, 0.0)
+
+    @property
+    def sql(self) -> Connection:
+        """The connection in the transaction of what is in hand. It is committed for you: do neither yourself."""
+        if self._sql is None:
+            raise UsageError(
+                "there is no transaction: no record is in hand",
+                why="it begins with the first record of a unit, and ends when the next unit is asked for",
+                cure="use it inside the loop over records() or batches()",
+            )
+        return self._sql
+
+    def attach(self, consumer: Attached) -> None:
+        name = self._name or consumer.group
+        if name is None:
+            raise UsageError("the ledger keeps offsets by a name", cure="give InLedger a name, or the consumer a group")
+        self._by = Author(name, run_id=self._owner, code_version="")
+        self._ids = TopicIds(consumer.connection)
+        self._claiming = Claiming(
+            self._engine,
+            consumer.connection,
+            name,
+            self._owner,
+            grouped=consumer.group is not None,
+            on_expired=self._on_expired,
+            lease_ms=self._lease_ms,
+        )
+        aside = partial(_close_over, self._engine, seconds=self._window.seconds)
+        self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
+
+    def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
+        taken, positions = self._claiming.take(places, first)
+        self._held |= taken
+        self._leases.hold(taken.values())
+        self._positions |= positions
+        return positions
+
+    def before(self, unit: Unit) -> None:
+        moves: dict[Lease, tuple[int, int]] = {}
+        for place, offset in unit.begins.items():
+            lease = self._held.get(place)
+            if lease is None:
+                raise Fenced(
+                    f"partition {place[1]} of the topic {place[0]!r} is not this consumer's any more",
+                    why="its lease had ended, and somebody else has it now",
+                    cure="nothing: it is asked for again",
+                )
+            moves[lease] = (self._positions[place], offset)
+        with ExitStack() as stack:
+            sql = stack.enter_context(owning(self._engine, moves))
+            require_standing(sql, moves)
+            self._transaction, self._moves = stack.pop_all(), moves
+        self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
+
+    def done(self, unit: Unit) -> None:
+        sql, (transaction, started) = self.sql, self._began
+        self._sql = None
+        parts = self._parts(unit)
+        with self._transaction:
+            if sql.get_transaction() is not transaction:
+                sql.rollback()
+                raise UsageError(
+                    "the transaction was ended before its unit was done",
+                    why="commit() or rollback() was called on the connection, or on a session over it",
+                    cure="leave both to the consumer; begin_nested() gives you savepoints",
+                )
+            self._ids.require({part.lease.source.topic: part.lease.source.topic_id for part in parts})
+            # What the outcome is asked by, should COMMIT have no answer.
+            self._moves.clear()
+            self._moves.update({part.lease: (part.start, part.end) for part in parts})
+            keep(
+                sql,
+                parts,
+                by=self._by,
+                window=self._window,
+                lease_ms=self._lease_ms,
+                duration_ms=int((time.monotonic() - started) * 1000),
+            )
+        self._positions |= unit.ends
+
+    def undo(self, unit: Unit) -> Mapping[Where, int]:
+        self._roll_back()
+        return unit.begins
+
+    def released(self, places: Collection[Where]) -> None:
+        self._leases.give_back(self._let_go(places))
+
+    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+        self._roll_back()
+        self._leases.forget(self._let_go(places))
+        return {} if unit is None else unit.begins
+
+    def idle(self) -> Collection[Where]:
+        gone = set(self._leases.lost())
+        places = [place for place, lease in self._held.items() if lease in gone]
+        self._let_go(places)
+        return places
+
+    def close(self) -> None:
+        self._roll_back()
+        try:
+            self._leases.give_back(self._let_go(list(self._held)))
+        finally:
+            self._stack.close()
+
+    def _parts(self, unit: Unit) -> list[Part]:
+        records: dict[Where, list[StoredRecord]] = defaultdict(list)
+        for record in unit.done:
+            records[place_of(record)].append(record)
+        return [
+            Part(self._held[place], start=self._positions[place], end=end, records=records[place])
+            for place, end in unit.ends.items()
+        ]
+
+    def _let_go(self, places: Collection[Where]) -> list[Lease]:
+        for place in places:
+            self._positions.pop(place, None)
+        return [lease for place in places if (lease := self._held.pop(place, None)) is not None]
+
+    def _roll_back(self) -> None:
+        if self._sql is None:
+            return
+        sql, self._sql = self._sql, None
+        with self._transaction:
+            sql.rollback()
+
+
+def _close_over(engine: Engine, leases: Sequence[Lease], *, seconds: float) -> None:
+    close_over(engine, [lease.place for lease in leases], seconds=seconds)
