@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection as Database
@@ -18,8 +18,8 @@ from kafka_assets.lab.semantics import LEDGER, OUT, TAKEN, TRANSACTION, WRITTEN,
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.live.in_ledger import InLedger
 
-IDLE = 2.0
-"""Seconds without a record after which all is taken: the topic was filled before."""
+IDLE = 20.0
+"""Seconds without a record after which there is none: only where a partition's end was taken in an earlier life."""
 
 LEASE_MS = 3_000
 """How long the next consumer waits for one that was killed: the lease, which nobody extends any more."""
@@ -39,7 +39,7 @@ def main() -> None:
 
 def _with_kafkas_offsets(parent: Parent, engine: Engine) -> None:
     with _consumer(parent, **parent.task["consumer"]) as consumer:
-        for batch in consumer.batches(idle=IDLE):
+        for batch in _batches(consumer, parent.task["ends"]):
             parent.wait(TAKEN, ends=_ends(batch))
             with write(engine) as database:
                 _insert(database, batch)
@@ -49,7 +49,7 @@ def _with_kafkas_offsets(parent: Parent, engine: Engine) -> None:
 def _with_the_ledger(parent: Parent, engine: Engine) -> None:
     ledger = InLedger(engine, lease_ms=LEASE_MS)
     with _consumer(parent, commit=ledger) as consumer:
-        for batch in consumer.batches(idle=IDLE):
+        for batch in _batches(consumer, parent.task["ends"]):
             parent.wait(TAKEN, ends=_ends(batch))
             _insert(ledger.sql, batch)
             parent.wait(WRITTEN, ends=_ends(batch))
@@ -60,11 +60,21 @@ def _into_a_topic(parent: Parent) -> None:
         Producer(parent.connection, transactional_id=parent.task["topic"], value="json") as producer,
         _consumer(parent, commit=InTransaction(producer)) as consumer,
     ):
-        for batch in consumer.batches(idle=IDLE):
+        for batch in _batches(consumer, parent.task["ends"]):
             parent.wait(TAKEN, ends=_ends(batch))
             for one in batch:
                 producer.send(parent.task["topic"] + OUT, [one.partition, one.offset], partition=one.partition)
             parent.wait(WRITTEN, ends=_ends(batch))
+
+
+def _batches(consumer: Consumer, ends: Mapping[str, int]) -> Iterator[Sequence[StoredRecord]]:
+    """Until each partition's last record was met: the topic was filled before, and nothing more comes."""
+    left = {int(partition): end for partition, end in ends.items()}
+    for batch in consumer.batches(idle=IDLE):
+        yield batch
+        left = {partition: end for partition, end in left.items() if _ends(batch).get(partition, 0) < end}
+        if not left:
+            consumer.stop()
 
 
 def _consumer(parent: Parent, **how: Any) -> Consumer:

@@ -136,6 +136,7 @@ def _one(connection: Connection, database: str, mode: Mode, *, records: int, kil
             "topic": name,
             "database": engine.url.render_as_string(hide_password=False),
             "batch": max(records // BATCHES, 1),
+            "ends": {part: one.last_stable for part, one in topic_offsets(connection, name).partitions.items()},
             "mode": mode.name,
             "consumer": mode.consumer,
         }

@@ -107,20 +107,22 @@ def test_the_lab_starts_brokers_of_its_own_and_leaves_nothing(command: Commands,
     assert not (tmp_path / ".kafka_assets" / "lab").exists()
 
 
-def test_each_commit_mode_loses_or_repeats_as_it_must_and_the_ledger_does_neither(
-    command: Commands, broker: str
+@pytest.mark.parametrize(
+    "expected",
+    [
+        {"offset-first": LOSES, "data-first": REPEATS},
+        {"auto-commit-slow-work": LOSES, "auto-commit-quick-work": REPEATS},
+        {"data-first-async": REPEATS, "kafka-transaction": NEITHER},
+        {"ledger": NEITHER},
+    ],
+    ids=lambda expected: " and ".join(expected),
+)
+def test_a_killed_consumer_loses_or_repeats_as_its_commit_mode_says(
+    command: Commands, broker: str, expected: dict[str, tuple[bool, bool]]
 ) -> None:
-    rows = command("lab", "semantics", "--records", "200", "--kills", "3", "--database", "sqlite", "--json").json
-    assert signs(rows) == {
-        "offset-first": LOSES,
-        "data-first": REPEATS,
-        "data-first-async": REPEATS,
-        "auto-commit-slow-work": LOSES,
-        "auto-commit-quick-work": REPEATS,
-        "ledger": NEITHER,
-        "kafka-transaction": NEITHER,
-    }
-    assert {row["records"] for row in rows} == {200}
+    rows = command("lab", "semantics", *expected, "--records", "200", "--database", "sqlite", "--json").json
+    assert signs(rows) == expected
+    assert {(row["records"], row["kills"]) for row in rows} == {(200, 3)}
     assert [one for one in topic_names(Connection(broker)) if one.startswith(PREFIX)] == []
 
 
@@ -148,13 +150,13 @@ def test_a_static_member_that_comes_back_stops_nobody_else(command: Commands) ->
 
 
 def test_records_spread_by_each_partitioner_and_keys_move_when_partitions_are_added(command: Commands) -> None:
-    rows = command("lab", "partitioners", "--records", "600", "--keys", "60", "--json").json
+    rows = command("lab", "partitioners", "--records", "600", "--keys", "61", "--json").json
     by_mode = {row["mode"]: row for row in rows}
     assert all(row["lost"] == row["doubled"] == 0 for row in rows)
     assert by_mode["round-robin"]["smallest"] == by_mode["round-robin"]["largest"] == 100
-    assert (by_mode["key"]["keys"], by_mode["key"]["scattered"]) == (60, 0)
+    assert (by_mode["key"]["keys"], by_mode["key"]["scattered"]) == (61, 0)
     assert by_mode["round-robin"]["scattered"] > 0
-    assert 0 < by_mode["key, 8 partitions"]["moved"] < 60
+    assert 0 < by_mode["key, 8 partitions"]["moved"] < 61
     assert by_mode["sticky"]["run"] > by_mode["random"]["run"]
 
 
@@ -165,25 +167,31 @@ def test_each_compression_saves_bytes_and_loses_nothing(command: Commands) -> No
 
 
 def test_segments_are_read_with_kafkas_own_tool(
-    services_folder: Path, broker: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Commands, services_folder: Path, broker: str, tmp_path: Path
 ) -> None:
-    # The project whose brokers these are: its state is a folder of this name.
-    from kafka_assets.lab import segments
-
-    connection, topic = Connection(broker), "lab-segments"
-    create_topic(connection, topic, partitions=1, config={"segment.bytes": "1048576", "index.interval.bytes": "1024"})
+    (tmp_path / ".kafka_assets").symlink_to(services_folder)  # the project whose broker this is
+    connection, topic = Connection(broker), f"{PREFIX}segments"
+    create_topic(connection, topic, partitions=1, config={"segment.bytes": "1048576"})
     try:
-        for _ in range(2):
-            produce(connection, topic, [Record(b"%1000d" % one, partition=0) for one in range(700)])
-        found = segments.dump(segments.partition_folder(services_folder, topic, 0, broker=1))
+        for _ in range(30):
+            produce(connection, topic, [Record(b"%500d" % one, partition=0) for one in range(100)])
+        found = command("lab", "segments", topic, "--json").json
+        assert "base_offset" in command("lab", "segments", topic).out
+        assert "choose among 0" in command("lab", "segments", topic, "--partition", "7", code=2).err
+        assert "choose among 1" in command("lab", "segments", topic, "--broker", "3", code=2).err
     finally:
         delete_topic(connection, topic)
-    assert sum(one.records for one in found.batches) == 1400
-    logs = [one.file for one in found.files if one.file.endswith(".log")]
+    batches, entries = found["batches"], found["entries"]
+    assert sum(one["records"] for one in batches) == 3000
+    logs = [one["file"] for one in found["files"] if one["file"].endswith(".log")]
+    assert logs == sorted({one["segment"] for one in batches})
     assert len(logs) == 2
-    assert any(one.position is not None for one in found.entries)
-    assert any(one.timestamp is not None for one in found.entries)
-    assert logs[1] == f"{found.batches[-1].segment}"
+    # An index entry leads to the beginning of a batch.
+    begins = {(one["segment"].removesuffix(".log"), one["position"]) for one in batches}
+    led = {(one["index"].removesuffix(".index"), one["position"]) for one in entries if one["position"] is not None}
+    assert led and led <= begins
+    assert any(one["timestamp"] is not None for one in entries)
+    assert "topics list" in " ".join(command("lab", "segments", topic, code=1).err.split())
 
 
 @pytest.mark.parametrize(
