@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -164,12 +165,28 @@ def segments(
         print_json({"folder": found.folder, "files": files, "batches": batches, "entries": entries})
         return
     print_table(("file", "bytes", "used"), files, title=f"{found.folder.name} on kafka-{broker}")
-    shown = ("segment", "position", "size", "base_offset", "last_offset", "records", "codec", "producer_id")
     print_table(
-        (*shown, "base_sequence"), batches[:limit], title=f"batches: {min(limit, len(batches))} of {len(batches)}"
+        ("segment", "position", "size", "first", "last", "records", "codec", "sequence"),
+        [
+            {
+                **batch,
+                "segment": int(batch["segment"].partition(".")[0]),
+                "first": batch["base_offset"],
+                "last": batch["last_offset"],
+                "sequence": batch["base_sequence"],
+            }
+            for batch in batches[:limit]
+        ],
+        title=f"batches: {min(limit, len(batches))} of {len(batches)}",
     )
     title = f"index entries: {min(limit, len(entries))} of {len(entries)}"
-    print_table(("index", "offset", "position", "timestamp"), entries[:limit], title=title)
+    print_table(("index", "offset", "position", "timestamp"), [_entry(one) for one in entries[:limit]], title=title)
+
+
+def _entry(entry: dict[str, Any]) -> dict[str, Any]:
+    at = entry["timestamp"]
+    when = None if at is None else datetime.fromtimestamp(at / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    return {**entry, "timestamp": when}
 
 
 def _chosen(given: Sequence[str] | None, known: Collection[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection as Database
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, func, insert, select
 
 from kafka_assets.broker.consumer import Consumer
 from kafka_assets.broker.in_transaction import InTransaction
@@ -14,13 +14,12 @@ from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.lab.child import Parent
-from kafka_assets.lab.semantics import LEDGER, OUT, TAKEN, TRANSACTION, WRITTEN, landed
-from kafka_assets.ledger.engine import make_engine, write
+from kafka_assets.lab.semantics import LEDGER, OUT, TAKEN, TRANSACTION, WRITTEN, committed, landed
+from kafka_assets.ledger.engine import make_engine, read, write
 from kafka_assets.live.in_ledger import InLedger
 
 IDLE = 20.0
-"""Seconds without a record after which there is none: only where a partition's end was taken in an earlier life."""
-
+"""Seconds of silence after which nothing comes: only where the commit that a kill interrupted was done after all."""
 LEASE_MS = 3_000
 """How long the next consumer waits for one that was killed: the lease, which nobody extends any more."""
 
@@ -39,7 +38,7 @@ def main() -> None:
 
 def _with_kafkas_offsets(parent: Parent, engine: Engine) -> None:
     with _consumer(parent, **parent.task["consumer"]) as consumer:
-        for batch in _batches(consumer, parent.task["ends"]):
+        for batch in _batches(consumer, _left(parent, _in_kafka(parent))):
             parent.wait(TAKEN, ends=_ends(batch))
             with write(engine) as database:
                 _insert(database, batch)
@@ -49,7 +48,7 @@ def _with_kafkas_offsets(parent: Parent, engine: Engine) -> None:
 def _with_the_ledger(parent: Parent, engine: Engine) -> None:
     ledger = InLedger(engine, lease_ms=LEASE_MS)
     with _consumer(parent, commit=ledger) as consumer:
-        for batch in _batches(consumer, parent.task["ends"]):
+        for batch in _batches(consumer, _left(parent, _in_the_table(engine))):
             parent.wait(TAKEN, ends=_ends(batch))
             _insert(ledger.sql, batch)
             parent.wait(WRITTEN, ends=_ends(batch))
@@ -60,21 +59,39 @@ def _into_a_topic(parent: Parent) -> None:
         Producer(parent.connection, transactional_id=parent.task["topic"], value="json") as producer,
         _consumer(parent, commit=InTransaction(producer)) as consumer,
     ):
-        for batch in _batches(consumer, parent.task["ends"]):
+        for batch in _batches(consumer, _left(parent, _in_kafka(parent))):
             parent.wait(TAKEN, ends=_ends(batch))
             for one in batch:
                 producer.send(parent.task["topic"] + OUT, [one.partition, one.offset], partition=one.partition)
             parent.wait(WRITTEN, ends=_ends(batch))
 
 
-def _batches(consumer: Consumer, ends: Mapping[str, int]) -> Iterator[Sequence[StoredRecord]]:
-    """Until each partition's last record was met: the topic was filled before, and nothing more comes."""
-    left = {int(partition): end for partition, end in ends.items()}
+def _batches(consumer: Consumer, left: dict[int, int]) -> Iterator[Sequence[StoredRecord]]:
+    """Until the end of each of these partitions was met: the topic was filled before, and nothing more comes."""
+    if not left:
+        return
     for batch in consumer.batches(idle=IDLE):
         yield batch
         left = {partition: end for partition, end in left.items() if _ends(batch).get(partition, 0) < end}
         if not left:
             consumer.stop()
+
+
+def _left(parent: Parent, done: Mapping[int, int]) -> dict[int, int]:
+    """The ends of the partitions that no earlier life has come to the end of."""
+    return {int(part): end for part, end in parent.task["ends"].items() if done.get(int(part), 0) < end}
+
+
+def _in_kafka(parent: Parent) -> dict[int, int]:
+    topic = parent.task["topic"]
+    return {partition: offset for (_, partition), offset in committed(parent.connection, topic).items()}
+
+
+def _in_the_table(engine: Engine) -> dict[int, int]:
+    c = landed().c
+    with read(engine) as database:
+        rows = database.execute(select(c.kafka_partition, func.max(c.kafka_offset)).group_by(c.kafka_partition))
+        return {partition: last + 1 for partition, last in rows}
 
 
 def _consumer(parent: Parent, **how: Any) -> Consumer:

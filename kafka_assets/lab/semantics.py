@@ -184,7 +184,7 @@ def _is_so(connection: Connection, mode: Mode, task: Mapping[str, Any], ends: Ma
         return True
 
     def has_them() -> bool:
-        known = _committed(connection, task["topic"])
+        known = committed(connection, task["topic"])
         return all(known.get((task["topic"], int(part)), 0) >= end for part, end in ends.items())
 
     if mode.committed:
@@ -193,7 +193,8 @@ def _is_so(connection: Connection, mode: Mode, task: Mapping[str, Any], ends: Ma
     return not has_them()
 
 
-def _committed(connection: Connection, group: str) -> Mapping[tuple[str, int], int]:
+def committed(connection: Connection, group: str) -> Mapping[tuple[str, int], int]:
+    """The next offsets that Kafka has of the group."""
     try:
         return describe_group(connection, group).offsets
     except GroupMissing:
