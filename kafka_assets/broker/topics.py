@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewTopic, OffsetSpec, TopicDescription
@@ -37,16 +37,17 @@ def create_topic(
     partitions: int,
     replication_factor: int = 1,
     config: Mapping[str, str] | None = None,
+    replicas: Sequence[Sequence[int]] | None = None,
     timeout: float = TIMEOUT,
 ) -> Topic:
     """Create the topic, or find it there with the same number of partitions; another number is an error.
 
     A topic that existed keeps its own configuration and replication factor: they are not compared.
+    `replicas` names each partition's brokers, its first leader first, in place of a replication factor.
     """
+    keeping = {"replication_factor": replication_factor} if replicas is None else {"replica_assignment": replicas}
     with admin(connection, timeout=timeout) as asking:
-        wanted = NewTopic(
-            name, num_partitions=partitions, replication_factor=replication_factor, config=dict(config or {})
-        )
+        wanted = NewTopic(name, num_partitions=partitions, config=dict(config or {}), **cast("Any", keeping))
         futures = asking.client.create_topics([wanted], request_timeout=asking.left(), operation_timeout=asking.left())
         answer = asking.answers(cast("dict[str, Future[None]]", futures))[name]
         existed = isinstance(answer, KafkaError) and answer.code() == KafkaError.TOPIC_ALREADY_EXISTS

@@ -14,6 +14,7 @@ from kafka_assets.cli import (
     doctor,
     groups,
     importing,
+    lab,
     landing,
     listen,
     live,
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(stack, demo, database, landing, live, standing, moves, importing, quarantine),
-    *(topics, groups, produce, consume, listen, doctor, bench),
+    *(topics, groups, produce, consume, listen, doctor, bench, lab),
 )
 for module in COMMANDS:
     module.register(app)

@@ -35,6 +35,9 @@ min.insync.replicas={in_sync}
 offsets.topic.num.partitions=4
 transaction.state.log.num.partitions=4
 group.initial.rebalance.delay.ms=0
+# In the new group protocol a group's times are the broker's; what a classic member may ask for, a group may have.
+group.consumer.min.session.timeout.ms=6000
+group.consumer.min.heartbeat.interval.ms=3000
 """
 
 
