@@ -13,8 +13,9 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, StreamError, TopicChanged
 from kafka_assets.ledger import planning as ledger
+from kafka_assets.ledger.behind import backlogs, database_ms
 from kafka_assets.ledger.sources import Source, make_sources
-from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, in_turns, plan_partition
+from kafka_assets.plan import Backlog, NewSlice, Offsets, Policy, Progress, SkipPolicy, in_turns, plan_partition
 from kafka_assets.streams import Stream
 
 Where = tuple[int, int]
@@ -37,6 +38,8 @@ class StreamPlan:
     until: float
     """On the monotonic clock: when it must be done, since Dagster ends an evaluation that takes a minute."""
     troubles: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
+    """What was jumped over, as skip_when_behind says."""
     planned: int = 0
 
     def run(self, seen: Mapping[str, Observation], *, there: Collection[str]) -> None:
@@ -96,12 +99,16 @@ class StreamPlan:
             max_delay=self.stream.slices.max_delay,
             on_expired=self.stream.on_expired,
             max_slices=self.stream.slices.per_tick,
+            skip=self._skip,
         )
+        backlogs = self._backlogs(source, offsets, progress)
         candidates: dict[Where, Candidate] = {}
         for partition in sorted(offsets.keys() & progress.keys()):
             with self._told():
                 standing = progress[partition]
-                if new := plan_partition(f"{source.topic}:{partition}", standing, offsets[partition], policy):
+                if new := plan_partition(
+                    f"{source.topic}:{partition}", standing, offsets[partition], policy, backlogs.get(partition)
+                ):
                     candidates[source.id, partition] = Candidate(source, partition, standing, new)
         return candidates
 
@@ -109,6 +116,39 @@ class StreamPlan:
         self, source: Source, offsets: Mapping[int, Offsets], origins: Mapping[int, int]
     ) -> dict[int, Progress]:
         return ledger.observe(self.engine, source, offsets=offsets, origins=origins, asset=self.stream.asset)
+
+    @property
+    def _skip(self) -> SkipPolicy | None:
+        said = self.stream.skip_when_behind
+        return said and SkipPolicy(records=said.records, age=said.age, keep=said.keep, every=said.every)
+
+    def _backlogs(
+        self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
+    ) -> Mapping[int, Backlog]:
+        """How far behind the partitions are of which something may be jumped over; of the others nothing is asked."""
+        skip = self._skip
+        if skip is None:
+            return {}
+        ends = {
+            number: (max(progress[number].planned_through, at.log_start), at.last_stable)
+            for number, at in offsets.items()
+            if number in progress
+        }
+        ends = {number: (at, end) for number, (at, end) in ends.items() if end - at > skip.keep}
+        if not ends:
+            return {}
+        young: Mapping[int, int] = {}
+        if skip.age is not None:
+            then = database_ms(self.engine) - int(skip.age.total_seconds() * 1000)
+            young = offsets_at(self.connection, source.topic, then)
+        return self._judged(source, skip, ends, young)
+
+    def _judged(
+        self, source: Source, skip: SkipPolicy, ends: Mapping[int, tuple[int, int]], young: Mapping[int, int]
+    ) -> Mapping[int, Backlog]:
+        return backlogs(
+            self.engine, asset=self.stream.asset, source_id=source.id, ends=ends, policy=skip, young_from=young
+        )
 
     def _confirmed(
         self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
@@ -151,7 +191,8 @@ class StreamPlan:
         found = offsets_at(self.connection, source.topic, int(start.timestamp() * 1000))
         return {number: min(found[number], offsets[number].last_stable) for number in fresh}
 
-    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
+    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> bool:
+        """Whether they stand now; not where another planner was faster."""
         planned = ledger.commit_plan(
             self.engine,
             candidate.source,
@@ -160,7 +201,15 @@ class StreamPlan:
             slices=new,
             asset=self.stream.asset,
         )
-        self.planned += len(planned or ())
+        if planned is None:
+            return False
+        self.planned += len(planned)
+        self.skipped += [
+            f"{self.stream.name}: {candidate.source.topic}:{candidate.partition}: {one.reason}"
+            for one in new
+            if one.kind == "skipped"
+        ]
+        return True
 
     @contextmanager
     def _told(self) -> Generator[None]:

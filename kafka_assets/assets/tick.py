@@ -43,6 +43,8 @@ class Tick:
     requests: list[dg.RunRequest] = field(default_factory=list[dg.RunRequest])
     events: list[dg.AssetMaterialization] = field(default_factory=list[dg.AssetMaterialization])
     troubles: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
+    """What was jumped over, as streams declare it."""
     planned: int = 0
     cursor: str | None = None
 
@@ -92,8 +94,8 @@ def tick(
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
     result.cursor = at.written()
-    for trouble in result.troubles:
-        log.warning(trouble)
+    for said in (*result.skipped, *result.troubles):
+        log.warning(said)
     return result
 
 
@@ -141,6 +143,7 @@ def _plan(
         if not topics:
             plan.troubles.append(f"{stream.name}: no topic that the broker shows matches {stream.reads!r}")
         result.troubles += plan.troubles
+        result.skipped += plan.skipped
         result.planned += plan.planned
 
 
@@ -184,7 +187,10 @@ def sensor_result(found: Tick) -> dg.SensorResult:
     """What Dagster is given; a tick with nothing to do says why."""
     if found.requests or found.events:
         return dg.SensorResult(run_requests=found.requests, asset_events=found.events, cursor=found.cursor)
-    reason = " | ".join(found.troubles) or "everything that is in the topics is planned, and being landed or landed"
+    reason = (
+        " | ".join([*found.skipped, *found.troubles])
+        or "everything that is in the topics is planned, and being landed or landed"
+    )
     return dg.SensorResult(skip_reason=reason, cursor=found.cursor)
 
 
