@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kafka_assets.broker.connection import Connection
@@ -18,9 +18,10 @@ from kafka_assets.broker.subscription import Subscription
 from kafka_assets.forms import ArrowForm
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.leases import new_owner
+from kafka_assets.live.batch import Message, Place
 from kafka_assets.live.bench_loops import LOOPS, SCHEMA, Task, Times, run
 from kafka_assets.live.figures import Figures
-from kafka_assets.live.gathering import Gathering, Message, Place
+from kafka_assets.live.gathering import Gathering
 from kafka_assets.live.keeping import Keeper
 from kafka_assets.live.landing import Landing
 from kafka_assets.live.limits import Limits
@@ -55,7 +56,7 @@ class _Timed(Gathering):
 
     first = 0.0
 
-    def add(self, messages: Iterable[Message]) -> None:
+    def add(self, messages: Sequence[Message]) -> None:
         super().add(messages)
         if self.records and not self.first:
             self.first = time.time()
