@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import methodcaller
+from itertools import pairwise
+from operator import methodcaller, ne
 from typing import Any, Protocol
+
+import numpy as np
 
 Headers = Sequence[tuple[str, bytes | None]]
 Place = tuple[str, int]
@@ -85,13 +88,17 @@ def batches(messages: Sequence[Message]) -> dict[Place, Batch]:
 
 def runs(messages: Sequence[Message]) -> Iterator[tuple[Place, Sequence[Message]]]:
     """Messages of one partition that follow each other; Kafka gives thousands of them at a time."""
-    places: list[Any] = list(zip(map(_TOPIC, messages), map(_PARTITION, messages), strict=True))
-    start = 0
-    while start < len(places):
-        place = places[start]
-        end = next((at for at in range(start + 1, len(places)) if places[at] != place), len(places))
-        yield place, messages[start:end]
-        start = end
+    if not messages:
+        return
+    partitions = np.fromiter(map(_PARTITION, messages), dtype=np.int64, count=len(messages))
+    changes = partitions[1:] != partitions[:-1]
+    if len(set(map(_TOPIC, messages))) > 1:
+        topics: list[str] = list(map(_TOPIC, messages))
+        changes |= np.fromiter(map(ne, topics[1:], topics[:-1]), dtype=np.bool_, count=len(topics) - 1)
+    ends: list[int] = [*(np.flatnonzero(changes) + 1).tolist(), len(messages)]
+    for start, end in pairwise([0, *ends]):
+        some = messages[start:end]
+        yield (_TOPIC(some[0]), _PARTITION(some[0])), some
 
 
 def size(parts: Iterable[bytes | None]) -> int:
