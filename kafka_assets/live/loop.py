@@ -154,8 +154,10 @@ class Loop:
 
     def close(self) -> None:
         """After the group was left: nothing is done any more."""
+        if self.beginning is not None:
+            self._worker.submit(self._give_up, self.beginning[1])
         self._worker.submit(self.landing.close)
-        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._worker.shutdown(wait=True)
 
     # -- beginning with partitions
 
@@ -227,6 +229,11 @@ class Loop:
             self.figures.troubles.pop(shown([place]), None)
         self.gathering.drop(places)
         return leases
+
+    def _give_up(self, done: Future[dict[Place, Answer]]) -> None:
+        """What was begun with while the group was left is nobody's."""
+        if done.done() and done.exception() is None:
+            self.keeper.give_back([one.lease for one in done.result().values() if one.lease is not None])
 
     # -- committing batches
 
