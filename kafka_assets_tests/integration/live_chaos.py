@@ -90,7 +90,7 @@ class Chaos:
 
 @dataclass
 class Producing:
-    """Records of numbered ids over all partitions, from a thread; keys recur, so that an upsert has work."""
+    """Records over all partitions, from a thread, at least so many; `keys` recur, so that an upsert has work."""
 
     living: Living
     records: int
@@ -100,7 +100,7 @@ class Producing:
     sent: int = 0
 
     def __enter__(self) -> Producing:
-        self._stop, self._error = threading.Event(), list[BaseException]()
+        self._stop, self._enough, self._error = threading.Event(), threading.Event(), list[BaseException]()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         return self
@@ -111,15 +111,20 @@ class Producing:
         if self._error:
             raise self._error[0]
 
+    def finish(self) -> None:
+        """End with the records that were wanted, or with those that came while members were killed."""
+        self._enough.set()
+        self._thread.join()
+
     @property
     def done(self) -> bool:
-        return self.sent >= self.records or bool(self._error)
+        return (self.sent >= self.records and self._enough.is_set()) or bool(self._error)
 
     def _run(self) -> None:
         try:
             begun = time.monotonic()
             while not self.done and not self._stop.is_set():
-                some = range(self.sent, min(self.sent + _PRODUCED_AT_ONCE, self.records))
+                some = range(self.sent, self.sent + _PRODUCED_AT_ONCE)
                 produce(self.living.connection, self.living.stream.reads, (self._record(one) for one in some))
                 self.sent = some.stop
                 ahead = self.sent / self.per_second - (time.monotonic() - begun)
