@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_assets.errors import StreamError
-from kafka_assets.live.batch import Batch
+from kafka_assets.live.batch import Batch, size
 from kafka_assets.live.landed import fields_of
 from kafka_assets.live.tombstones import Tombstones, needed
 from kafka_assets.live.values import values_of
@@ -184,7 +184,7 @@ class _Records:
             key=batch.keys[at],
             value=batch.values[at],
             headers=tuple(batch.headers[at] or ()),
-            timestamp=batch.timestamps[at],
+            timestamp=batch.stamps[at][1],
         )
 
     def _where(self, place: int) -> tuple[int, Batch, int]:
@@ -214,18 +214,14 @@ class _Records:
             wrong.setdefault(one.partition, []).append(one.offset)
         seen, first = dict[SliceKey, Seen](), 0
         for key, batch in self._parts.items():
-            places = range(first, first + len(batch))
+            places, stamps = range(first, first + len(batch)), batch.timestamps
             seen[key] = Seen(
                 read=len(batch),
                 bad=sum(key.start <= offset < key.end for offset in wrong.get(key.partition, ())),
                 deleted=sum(at in places for at in deleted or ()),
-                bytes_read=_size(batch.values) + _size(batch.keys),
-                first_timestamp=min(batch.timestamps, default=None),
-                last_timestamp=max(batch.timestamps, default=None),
+                bytes_read=size(batch.values) + size(batch.keys),
+                first_timestamp=min(stamps, default=None),
+                last_timestamp=max(stamps, default=None),
             )
             first += len(batch)
         return seen
-
-
-def _size(parts: Sequence[bytes | None]) -> int:
-    return sum(map(len, filter(None, parts)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from typing import cast
 
 from sqlalchemy import Engine
 
@@ -15,7 +14,6 @@ from kafka_assets.errors import CountsDisagree
 from kafka_assets.forms import ArrowForm
 from kafka_assets.ledger.leases import Lease
 from kafka_assets.ledger.windows import Author
-from kafka_assets.live.batch import batch_of
 from kafka_assets.live.decode import Decoder
 from kafka_assets.live.gathering import Part
 from kafka_assets.live.limits import Limits
@@ -54,7 +52,7 @@ class Landing:
     def land(self, parts: Sequence[Part]) -> list[Committed]:
         """Commit these parts, all of them or nothing."""
         chunks = [
-            self._decoder.chunk({part.key: batch_of(part.messages) for part in some})
+            self._decoder.chunk({part.key: part.batch for part in some})
             for _, some in groupby(sorted(parts, key=lambda part: part.place), key=lambda part: part.place[0])
         ]
         ids = {part.lease.source.topic: part.lease.source.topic_id for part in parts}
@@ -75,18 +73,18 @@ def _fetch(parts: Sequence[Part], refused: Sequence[Refused]) -> Sequence[BadRec
     reasons = {(one.topic, one.partition, one.offset): one.reason for one in refused}
     found: list[BadRecord] = []
     for part in parts:
-        for message in part.messages:
-            offset = cast(int, message.offset())
+        batch = part.batch
+        for at, offset in enumerate(batch.offsets):
             if (reason := reasons.pop((*part.place, offset), None)) is not None:
                 found.append(
                     BadRecord(
                         partition=part.lease.partition,
                         offset=offset,
                         reason=reason,
-                        key=message.key(),
-                        value=message.value(),
-                        headers=tuple(message.headers() or ()),
-                        timestamp=message.timestamp()[1],
+                        key=batch.keys[at],
+                        value=batch.values[at],
+                        headers=tuple(batch.headers[at] or ()),
+                        timestamp=batch.stamps[at][1],
                     )
                 )
     if reasons:

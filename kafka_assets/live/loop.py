@@ -23,8 +23,9 @@ from kafka_assets.broker.rebalances import shown
 from kafka_assets.broker.subscription import Subscription
 from kafka_assets.errors import Fenced, KafkaAssetsError, Retryable, TopicMissing
 from kafka_assets.ledger.leases import Lease
+from kafka_assets.live.batch import Place
 from kafka_assets.live.figures import Figures
-from kafka_assets.live.gathering import Gathering, Part, Place
+from kafka_assets.live.gathering import AT_ONCE, Gathering, Part
 from kafka_assets.live.keeping import Keeper
 from kafka_assets.live.landing import Landing
 from kafka_assets.live.limits import Limits
@@ -130,7 +131,7 @@ class Loop:
         elif not full:
             self._hold_back(group, False)
         try:
-            self.gathering.add(group.consume(max(room, 1), self._pause()))
+            self.gathering.add(group.consume(min(max(room, 1), AT_ONCE), self._pause()))
         except NotThere as error:
             _log.warning("%s", error)
             self._restart(group, [error.place])

@@ -16,8 +16,7 @@ def batch(keys: Sequence[bytes | None], values: Sequence[bytes | None], *, first
         offsets=list(range(first, first + count)),
         values=list(values),
         keys=list(keys),
-        timestamps=[AT_MS] * count,
-        timestamp_types=[0] * count,
+        stamps=[(1, AT_MS)] * count,
         headers=[[("trace", b"\xff"), ("none", None)]] * count,
     )
 

@@ -9,7 +9,8 @@ import pytest
 
 from kafka_assets.ledger.leases import Lease
 from kafka_assets.ledger.sources import Source
-from kafka_assets.live.gathering import Gathering, Place
+from kafka_assets.live.batch import Place
+from kafka_assets.live.gathering import Gathering
 
 ORDERS, SHOP = ("orders", 0), ("shop", 3)
 
@@ -31,8 +32,17 @@ class Said:
     def offset(self) -> int:
         return self.at
 
-    def __len__(self) -> int:
-        return self.size
+    def key(self) -> bytes:
+        return b"key"
+
+    def value(self) -> bytes:
+        return b"x" * (self.size - 3)
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+    def headers(self) -> None:
+        return None
 
 
 def said(place: Place, *offsets: int) -> list[Any]:
@@ -55,7 +65,7 @@ def test_a_batch_covers_the_holes_between_its_positions(gathering: Gathering) ->
     gathering.add([*said(ORDERS, 6, 8), *said(SHOP, 0), *said(ORDERS, 9)])
     assert (gathering.records, gathering.bytes) == (4, 40) and gathering.since is not None
     orders, shop = gathering.take({ORDERS: 12, SHOP: 1})
-    assert (orders.start, orders.end, len(orders.messages), orders.torn) == (5, 12, 3, False)
+    assert (orders.start, orders.end, len(orders.batch), orders.torn) == (5, 12, 3, False)
     assert (shop.start, shop.end) == (0, 1) and str(orders.key) == "orders:0:5-12"
     assert (gathering.records, gathering.bytes, gathering.since) == (0, 0, None)
     gathering.add(said(ORDERS, 12))
@@ -65,7 +75,7 @@ def test_a_batch_covers_the_holes_between_its_positions(gathering: Gathering) ->
 
 def test_a_position_that_moved_past_holes_alone_is_a_batch_without_records(gathering: Gathering) -> None:
     [part] = gathering.take({ORDERS: 7, SHOP: 0})
-    assert (part.place, part.start, part.end, part.messages) == (ORDERS, 5, 7, [])
+    assert (part.place, part.start, part.end, len(part.batch)) == (ORDERS, 5, 7, 0)
     assert gathering.take({ORDERS: 7, SHOP: 0}) == []
 
 

@@ -225,8 +225,7 @@ def test_a_chunk_counts_what_is_there_and_carries_the_bytes_of_what_is_bad() -> 
         offsets=[11, 13, 14],
         values=[GOOD, b"hello", b'{"id":8}'],
         keys=[None, b"k", b"k2"],
-        timestamps=[5, 3, 9],
-        timestamp_types=[0, 1, 0],
+        stamps=[(1, 5), (2, 3), (1, 9)],
         headers=[None, [("h", None)], None],
     )
     chunk = Decoder(_stream(RECORD_SCHEMA)).chunk({KEY: records})
