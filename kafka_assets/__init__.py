@@ -10,18 +10,28 @@ if TYPE_CHECKING:
     from kafka_assets.assets.sensor import build_sensor
     from kafka_assets.broker.consumer import Consumer
     from kafka_assets.broker.in_transaction import InTransaction
+    from kafka_assets.broker.stopping import stopped_by_signals
+    from kafka_assets.broker.threads import run_in_threads
+    from kafka_assets.broker.workers import Workers
     from kafka_assets.live.in_ledger import InLedger
+    from kafka_assets.live.listener import kafka_listener
+    from kafka_assets.live.listening import run_listeners
 
 __all__ = [
     "Consumer",
     "InLedger",
     "InTransaction",
     "KafkaTopic",
+    "Workers",
     "build_definitions",
     "build_sensor",
     "kafka_asset",
+    "kafka_listener",
     "load_assets",
+    "run_in_threads",
+    "run_listeners",
     "slice_asset",
+    "stopped_by_signals",
 ]
 
 _HOMES = {
@@ -34,6 +44,11 @@ _HOMES = {
     "Consumer": "kafka_assets.broker.consumer",
     "InLedger": "kafka_assets.live.in_ledger",
     "InTransaction": "kafka_assets.broker.in_transaction",
+    "Workers": "kafka_assets.broker.workers",
+    "run_in_threads": "kafka_assets.broker.threads",
+    "stopped_by_signals": "kafka_assets.broker.stopping",
+    "kafka_listener": "kafka_assets.live.listener",
+    "run_listeners": "kafka_assets.live.listening",
 }
 
 

@@ -13,11 +13,15 @@ import dagster as dg
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from sqlalchemy import Connection
 
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.landing import frame_of, landing_of
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
+from kafka_assets.broker.read import StoredRecord
 from kafka_assets.errors import StreamError
+from kafka_assets.live.handling import Again, Handling, Raised
+from kafka_assets.live.listener import Listener
 from kafka_assets.records import OFFSET, PARTITION
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode_schema import declared
@@ -91,6 +95,64 @@ def run_asset(
             [asset], partition_key=key, instance=instance, resources={KAFKA: ListRecords(given), SPARK: Session(spark)}
         )
         return cast(DataFrame, result.output_for_node(stream.name))
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What became of a listener's records beside what its function did."""
+
+    quarantined: list[tuple[StoredRecord, Exception]]
+    pauses: list[float]
+    """The seconds that it would have waited before each further try."""
+
+
+def run_listener(
+    listener: Listener,
+    records: Iterable[Record | Mapping[str, Any] | str | bytes | None],
+    *,
+    sql: Connection | None = None,
+    producer: Any = None,
+) -> Heard:
+    """Hand these records to a listener as `run_listeners` would, without a broker: tries, quarantine, on_error.
+
+    They stand at offsets 0, 1, 2, … of partition 0. `sql` and `producer` are for functions that take them; what a
+    record raised that nothing handles, is raised here.
+    """
+    heard = Heard([], [])
+    quarantine = (lambda record, error, _: heard.quarantined.append((record, error))) if listener.quarantine else None
+    handling = Handling(
+        listener,
+        pause=heard.pauses.append,
+        quarantine=quarantine,
+        sql=None if sql is None else lambda: sql,
+        producer=producer,
+    )
+    topic = listener.topics if isinstance(listener.topics, str) else listener.topics[0]
+    given = [one if isinstance(one, Record) else Record(one) for one in records]
+    stored = [_stored(record, topic, offset) for offset, record in enumerate(given)]
+    size = listener.max_records if listener.batch else 1
+    for at in range(0, len(stored), size):
+        while True:
+            try:
+                handling(stored[at : at + size])
+                break
+            except Again as again:
+                heard.pauses.append(again.seconds)
+            except Raised as raised:
+                raise raised.error from raised.error.__cause__
+    return heard
+
+
+def _stored(record: Record, topic: str, offset: int) -> StoredRecord:
+    return StoredRecord(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        key=as_bytes(record.key),
+        value=as_bytes(record.value),
+        timestamp_ms=int(record.timestamp.timestamp() * 1000),
+        headers=record.headers,
+    )
 
 
 class GivenRows(dg.IOManager):

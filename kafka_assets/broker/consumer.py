@@ -80,9 +80,11 @@ class Consumer:
             yield unit.take(len(unit.todo))
 
     def done(self) -> None:
-        """What is in hand is done, too: to be said before a loop is left by `break`."""
+        """What is in hand is done, too: to be said before a loop is left by `break`. A unit's last is kept at once."""
         if self._unit is not None:
             self._unit.settle()
+            if not self._unit.todo:
+                self._finish()
 
     def stop(self) -> None:
         """End the iteration after what is in hand. From any thread, or a signal's handler."""
@@ -137,7 +139,7 @@ class Consumer:
         if self._unit is not None and self._unit.todo and (self._offset_first or not self._stopping.is_set()):
             return self._unit
         self._finish()
-        quiet = time.monotonic()
+        begun = quiet = time.monotonic()
         while not self._stopping.is_set():
             if self._units:
                 unit = self._units.popleft()
@@ -148,9 +150,9 @@ class Consumer:
             records = self._reader.poll(self._max_records, 0 if self._ahead else _POLL)
             self._units = deque(cut([*self._ahead, *records], self._each))
             self._ahead = []
-            if self._units:
+            if self._units or (self._reader.joining and time.monotonic() - begun < _JOIN):
                 quiet = time.monotonic()
-            elif idle is not None and time.monotonic() - quiet >= max(idle, _JOIN if self._reader.joining else 0):
+            elif idle is not None and time.monotonic() - quiet >= idle:
                 return None
         return None
 

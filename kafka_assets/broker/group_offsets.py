@@ -8,10 +8,13 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kafka_assets.broker.admin import TIMEOUT, kafka_error
+from kafka_assets.broker.admin import kafka_error
 from kafka_assets.broker.keepers import Attached, First, Nowhere
 from kafka_assets.broker.units import Unit, Where
 from kafka_assets.errors import BrokerUnavailable, CommitFailed
+
+PATIENCE = 30.0
+"""Seconds for an answer of the group's coordinator: less than a member may be silent for."""
 
 _GONE = {
     KafkaError.ILLEGAL_GENERATION,
@@ -31,7 +34,7 @@ class GroupOffsets(Nowhere):
 
     needs_group = True
 
-    def __init__(self, *, patience: float = TIMEOUT) -> None:
+    def __init__(self, *, patience: float = PATIENCE) -> None:
         self.patience = patience
         self._client: Client | None = None
         self._owed: dict[Where, int] = {}

@@ -35,7 +35,7 @@ class InSequence(GroupOffsets):
         self._failure: CommitFailed | None = None
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._ended = False
+        self._in_step = self._ended = False
 
     def owe(self, offsets: Mapping[Where, int]) -> None:
         with self._change:
@@ -81,22 +81,29 @@ class InSequence(GroupOffsets):
                 self._thread.join(self.patience)
 
     def _catch_up(self) -> None:
-        """Commit the newest in step, after what is on its way has its answer."""
+        """Commit the newest in step, after what is on its way has its answer; nothing else sets out meanwhile."""
         with self._change:
-            if not self._change.wait_for(lambda: not self._flying, timeout=self.patience):
-                raise CommitFailed(
-                    "a commit has had no answer",
-                    why=f"for {self.patience:g} s",
-                    cure="nothing, if the broker comes back: the same records come again",
-                )
-            newest, number, self._waiting = self._waiting, self.sequence, {}
-        self.commit(newest)
-        self.committed = number
+            self._in_step = True
+        try:
+            with self._change:
+                if not self._change.wait_for(lambda: not self._flying, timeout=self.patience):
+                    raise CommitFailed(
+                        "a commit has had no answer",
+                        why=f"for {self.patience:g} s",
+                        cure="nothing, if the broker comes back: the same records come again",
+                    )
+                newest, number, self._waiting = self._waiting, self.sequence, {}
+            self.commit(newest)
+            self.committed = number
+        finally:
+            with self._change:
+                self._in_step = False
+                self._change.notify_all()
 
     def _commit_what_waits(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: bool(self._waiting) or self._ended)
+                self._change.wait_for(lambda: (bool(self._waiting) and not self._in_step) or self._ended)
                 if self._ended:
                     return
                 self._flying, number, self._waiting = self._waiting, self.sequence, {}

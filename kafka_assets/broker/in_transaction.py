@@ -7,8 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from kafka_assets.broker.admin import TIMEOUT
-from kafka_assets.broker.group_offsets import GroupOffsets
+from kafka_assets.broker.group_offsets import PATIENCE, GroupOffsets
 from kafka_assets.broker.keepers import Attached, First
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.units import Unit, Where
@@ -33,7 +32,7 @@ class InTransaction(GroupOffsets):
 
     whole = True
 
-    def __init__(self, producer: Producer, *, patience: float = TIMEOUT) -> None:
+    def __init__(self, producer: Producer, *, patience: float = PATIENCE) -> None:
         super().__init__(patience=patience)
         if producer.transactional_id is None:
             raise UsageError("the producer has no transactions", cure="give it a transactional_id")

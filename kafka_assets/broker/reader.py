@@ -49,9 +49,14 @@ class Reader:
         self._parked: set[Where] = set()
         self._asked_at = self.polled_at = time.monotonic()
         self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
-        keeper.attach(Attached(self._reading.client, connection, wanted.group and wanted.group.group))
-        if wanted.group is None:
-            self._assign_all()
+        try:
+            keeper.attach(Attached(self._reading.client, connection, wanted.group and wanted.group.group))
+            if wanted.group is None:
+                self._assign_all()
+        except BaseException:
+            keeper.close()
+            self._reading.close()
+            raise
 
     @property
     def assigned(self) -> frozenset[Where]:
@@ -65,9 +70,9 @@ class Reader:
     def poll(self, count: int, timeout: float) -> list[StoredRecord]:
         """Up to about so many records; [] after `timeout` seconds without any."""
         self._go_back()
-        self.begin_again(self._keeper.idle())
         messages = self._reading.consume(count, timeout)
         self.polled_at = time.monotonic()
+        self.begin_again(self._keeper.idle())
         records = without(map(record_of, messages), {*self._again, *self._parked})
         self._go_back()
         self._ask_for_parked()

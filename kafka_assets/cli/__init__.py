@@ -16,6 +16,7 @@ from kafka_assets.cli import (
     importing,
     lab,
     landing,
+    listen,
     moves,
     produce,
     quarantine,
@@ -35,7 +36,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(stack, demo, database, landing, standing, moves, importing, quarantine),
-    *(topics, groups, produce, consume, doctor, bench, lab),
+    *(topics, groups, produce, consume, listen, doctor, bench, lab),
 )
 for module in COMMANDS:
     module.register(app)

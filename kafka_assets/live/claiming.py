@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 from sqlalchemy import Engine, select
@@ -46,35 +46,35 @@ class Claiming:
         self._lease_ms = lease_ms
         _refuse_assets(engine, name)
 
-    def take(self, places: Collection[Where], first: First) -> tuple[dict[Where, Lease], dict[Where, int]]:
-        """The leases that were to be had, and where those can go on that need not wait for anybody."""
-        taken: dict[Where, Lease] = {}
-        positions: dict[Where, int] = {}
+    def take(
+        self, places: Collection[Where], first: First, *, held: dict[Where, Lease], positions: dict[Where, int]
+    ) -> None:
+        """Add the leases that are to be had, and where those go on that need not wait for anybody."""
         for topic in sorted({topic for topic, _ in places}):
             try:
-                self._take(topic, sorted(part for name, part in places if name == topic), first, taken, positions)
+                partitions = sorted(part for name, part in places if name == topic)
+                source, offsets = self._met(topic, partitions, first)
+                leases = self._leased(source, partitions)
+                held |= {(topic, lease.partition): lease for lease in leases}
+                for lease, position in self._ready(leases):
+                    at = offsets[lease.partition]
+                    positions[topic, lease.partition] = self._past_what_expired(lease, position, at)
             except Retryable as error:
                 LOGGER.warning("%s; asked again for the topic %r", error, topic)
-        return taken, positions
 
-    def _take(
-        self,
-        topic: str,
-        partitions: list[int],
-        first: First,
-        taken: dict[Where, Lease],
-        positions: dict[Where, int],
-    ) -> None:
-        source, offsets = self._met(topic, partitions, first)
-        answer = take(self._engine, [(source, part) for part in partitions], owner=self._owner, lease_ms=self._lease_ms)
-        for held in answer.refused.values():
-            LOGGER.info("%s", held)
-        taken |= {(topic, lease.partition): lease for lease in answer.leases}
-        for lease, stand in ready(self._engine, answer.leases, asset=self._name).items():
-            if stand.waits_for is not None:
+    def _leased(self, source: Source, partitions: list[int]) -> list[Lease]:
+        wanted = [(source, part) for part in partitions]
+        answer = take(self._engine, wanted, owner=self._owner, lease_ms=self._lease_ms)
+        for refused in answer.refused.values():
+            LOGGER.info("%s", refused)
+        return answer.leases
+
+    def _ready(self, leases: list[Lease]) -> Iterator[tuple[Lease, int]]:
+        for lease, stand in ready(self._engine, leases, asset=self._name).items():
+            if stand.waits_for is None:
+                yield lease, stand.position
+            else:
                 LOGGER.info("%s waits: %s", lease, stand.waits_for)
-                continue
-            positions[topic, lease.partition] = self._past_what_expired(lease, stand.position, offsets[lease.partition])
 
     def _met(self, topic: str, partitions: list[int], first: First) -> tuple[Source, Mapping[int, Offsets]]:
         """The topic's source, with progress of each partition. In a group, what is added later begins at 0."""

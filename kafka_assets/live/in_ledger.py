@@ -22,6 +22,7 @@ from kafka_assets.ledger.windows import Author, close_over
 from kafka_assets.live.claiming import Claiming
 from kafka_assets.live.keeping import Keeper as Leases
 from kafka_assets.live.own_work import Part, keep
+from kafka_assets.records import BadRecord
 from kafka_assets.sinks.live import WindowPolicy
 
 
@@ -54,6 +55,7 @@ class InLedger:
         self._stack, self._transaction = ExitStack(), ExitStack()
         self._held: dict[Where, Lease] = {}
         self._positions: dict[Where, int] = {}
+        self._bad: list[tuple[Where, BadRecord]] = []
         self._moves: dict[Lease, tuple[int, int]] = {}
         self._sql: Connection | None = None
         self._began: tuple[RootTransaction | None, float] = (None, 0.0)
@@ -68,6 +70,20 @@ class InLedger:
                 cure="use it inside the loop over records() or batches()",
             )
         return self._sql
+
+    def quarantine(self, record: StoredRecord, reason: str) -> None:
+        """Keep this record of the unit in hand in kafka_quarantine, with its bytes, in the unit's transaction."""
+        _ = self.sql
+        bad = BadRecord(
+            partition=record.partition,
+            offset=record.offset,
+            reason=reason,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp=record.timestamp_ms,
+        )
+        self._bad.append((place_of(record), bad))
 
     def attach(self, consumer: Attached) -> None:
         name = self._name or consumer.group
@@ -88,11 +104,13 @@ class InLedger:
         self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
-        taken, positions = self._claiming.take(places, first)
-        self._held |= taken
-        self._leases.hold(taken.values())
-        self._positions |= positions
-        return positions
+        for place in places:
+            self._positions.pop(place, None)
+        try:
+            self._claiming.take(places, first, held=self._held, positions=self._positions)
+        finally:
+            self._leases.hold(self._held.values())
+        return {place: self._positions[place] for place in places if place in self._positions}
 
     def before(self, unit: Unit) -> None:
         moves: dict[Lease, tuple[int, int]] = {}
@@ -109,6 +127,7 @@ class InLedger:
             sql = stack.enter_context(owning(self._engine, moves))
             require_standing(sql, moves)
             self._transaction, self._moves = stack.pop_all(), moves
+        self._bad = []
         self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
 
     def done(self, unit: Unit) -> None:
@@ -158,7 +177,8 @@ class InLedger:
     def close(self) -> None:
         self._roll_back()
         try:
-            self._leases.give_back(self._let_go(list(self._held)))
+            if self._held:
+                self._leases.give_back(self._let_go(list(self._held)))
         finally:
             self._stack.close()
 
@@ -167,7 +187,13 @@ class InLedger:
         for record in unit.done:
             records[place_of(record)].append(record)
         return [
-            Part(self._held[place], start=self._positions[place], end=end, records=records[place])
+            Part(
+                self._held[place],
+                start=self._positions[place],
+                end=end,
+                records=records[place],
+                bad=[bad for where, bad in self._bad if where == place],
+            )
             for place, end in unit.ends.items()
         ]
 

@@ -6,7 +6,7 @@ the caller's SQL · lock the windows that grow · planned_through by compare-and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -15,10 +15,13 @@ from kafka_assets.broker.read import StoredRecord
 from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.leases import Lease
 from kafka_assets.ledger.owning import move
-from kafka_assets.ledger.publications import NOTHING, Outcome
+from kafka_assets.ledger.publications import NOTHING, Outcome, Publication
 from kafka_assets.ledger.sources import share
-from kafka_assets.ledger.windows import Author, Window, begin, close_windows, grow, lock_window, mark, tail
+from kafka_assets.ledger.windows import Author, Placed, Window, begin, close_windows, grow, lock_window, mark, tail
+from kafka_assets.records import BadRecord
 from kafka_assets.sinks.live import WindowPolicy
+from kafka_assets.sinks.quarantine import insert_quarantine
+from kafka_assets.slices import SliceKey
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,18 @@ class Part:
     start: int
     end: int
     records: Collection[StoredRecord]
+    bad: Sequence[BadRecord] = ()
+    """Those of the records that were quarantined."""
 
     @property
     def outcome(self) -> Outcome:
-        """Each record was handed over, and counts as landed; which rows it made is the caller's to know."""
+        """Each other record was handed over, and counts as landed; which rows it made is the caller's to know."""
         times = [record.timestamp_ms for record in self.records if record.timestamp_ms >= 0]
         return replace(
             NOTHING,
             records_read=len(self.records),
-            landed=len(self.records),
+            landed=len(self.records) - len(self.bad),
+            quarantined=len(self.bad),
             holes=self.end - self.start - len(self.records),
             bytes_read=sum(len(record.key or b"") + len(record.value or b"") for record in self.records),
             first_timestamp=min(times, default=None),
@@ -85,9 +91,28 @@ def keep(
             placed = begin(connection, part.lease.place, start=part.start, end=part.end, by=by)
         total = before + part.outcome
         mark(connection, placed.publication_id, end=part.end, by=by, total=total, duration_ms=took)
+        publication = _publication(part, placed, asset=by.asset)
+        insert_quarantine(connection, part.bad, {publication.key: publication})
     for part in ordered:
         advance(connection, asset=by.asset, source_id=part.lease.source.id, partition=part.lease.partition)
 
 
 def _is_over(window: Window, policy: WindowPolicy) -> bool:
     return window.age_ms >= policy.seconds * 1000 or window.offsets >= policy.max_records
+
+
+def _publication(part: Part, placed: Placed, *, asset: str) -> Publication:
+    source = part.lease.source
+    return Publication(
+        id=placed.publication_id,
+        asset=asset,
+        slice_id=placed.slice_id,
+        source_id=source.id,
+        key=SliceKey(source.topic, source.incarnation, part.lease.partition, part.start, part.end),
+        topic_id=source.topic_id,
+        kind="normal",
+        is_open=True,
+        state="committed",
+        committed_attempt=None,
+        records_read=0,
+    )

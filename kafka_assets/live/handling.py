@@ -1,0 +1,140 @@
+"""Handing records to a listener's function: tried again, quarantined, skipped, or the end of the listener."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from kafka_assets.broker.producer import Producer
+from kafka_assets.broker.read import StoredRecord
+from kafka_assets.errors import Permanent
+from kafka_assets.ledger.trouble import translate
+from kafka_assets.live.listener import Listener
+
+LOGGER = logging.getLogger("kafka_assets.listeners")
+
+Place = tuple[str, int, int]
+_LONGEST = 60.0
+
+
+class Again(Exception):
+    """The transaction is to be aborted, and its records to come again after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class Raised(Exception):
+    """What the listener's function raised, and what nobody has handled: the listener ends with it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass
+class Handling:
+    """One listener's calls, of one thread. It outlives a consumer: tries are counted across redeliveries."""
+
+    listener: Listener
+    pause: Callable[[float], object]
+    quarantine: Callable[[StoredRecord, Exception, int], object] | None = None
+    sql: Callable[[], Connection] | None = None
+    producer: Producer | None = None
+    tries: dict[Place, tuple[int, Exception]] = field(default_factory=dict[Place, tuple[int, Exception]])
+
+    def __call__(self, records: Sequence[StoredRecord]) -> None:
+        """Have these done, one after the other or as a batch; returns when the next may come."""
+        if not self.listener.batch:
+            for record in records:
+                self._do(record, record)
+            return
+        error = self._tried(records, _place(records[0]))
+        if error is None:
+            return
+        if self.quarantine is None and self.listener.on_error == "raise":
+            raise Raised(error)
+        # Which of them is it?
+        for record in records:
+            self._do([record], record)
+
+    def _do(self, given: object, record: StoredRecord) -> None:
+        place = _place(record)
+        error = self._tried(given, place)
+        if error is None:
+            return
+        tries, _ = self.tries.pop(place)
+        on_error = self.listener.on_error
+        if self.quarantine is not None:
+            self.quarantine(record, error, tries)
+            LOGGER.warning("%s: %s:%d:%d is quarantined: %r", self.listener.group, *place, error)
+        if callable(on_error):
+            try:
+                on_error(record, error)
+            except Exception as raised:
+                raise Raised(raised) from raised
+        elif self.quarantine is None:
+            if on_error == "raise":
+                raise Raised(error)
+            LOGGER.warning("%s: %s:%d:%d is skipped: %r", self.listener.group, *place, error)
+
+    def _tried(self, given: object, place: Place) -> Exception | None:
+        """Call the function until it does not raise; what it raised, when it is enough."""
+        in_place = self.listener.commit != "transaction"
+        while True:
+            tries, last = self.tries.get(place, (0, None))
+            if last is not None and not in_place and self._enough(tries, last):
+                return last
+            try:
+                with self._undone_where_it_raises():
+                    self.listener.function(given, **self._extras())
+            except Exception as error:
+                self._raise_trouble(error)
+                tries += 1
+                self.tries[place] = (tries, error)
+                seconds = min(self.listener.backoff * 2 ** (tries - 1), _LONGEST)
+                if not in_place:
+                    raise Again(0.0 if self._enough(tries, error) else seconds) from error
+                if self._enough(tries, error):
+                    return error
+                LOGGER.info("%s: try %d at %s:%d:%d failed: %r", self.listener.group, tries, *place, error)
+                self.pause(seconds)
+            else:
+                self.tries.pop(place, None)
+                return None
+
+    def _enough(self, tries: int, error: Exception) -> bool:
+        return tries > self.listener.retries or isinstance(error, Permanent)
+
+    @contextmanager
+    def _undone_where_it_raises(self) -> Generator[None]:
+        """In the ledger's mode, the SQL of a try that failed is taken back, and the transaction lives on."""
+        with nullcontext() if self.sql is None else self.sql().begin_nested():
+            yield
+
+    def _extras(self) -> dict[str, Any]:
+        """What the function takes beside its records."""
+        given: dict[str, Any] = {}
+        if self.listener.wants("sql"):
+            assert self.sql is not None
+            given["sql"] = self.sql()
+        if self.listener.wants("producer"):
+            given["producer"] = self.producer
+        return given
+
+    def _raise_trouble(self, error: Exception) -> None:
+        """A database that is busy or gone is no fault of the record: its transaction is over."""
+        known = translate(error) if isinstance(error, DBAPIError) else None
+        if known is not None:
+            raise known from error
+
+
+def _place(record: StoredRecord) -> Place:
+    return record.topic, record.partition, record.offset
