@@ -17,7 +17,7 @@ from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.units import Unit, Where, place_of
 from kafka_assets.errors import Fenced, UsageError
 from kafka_assets.ledger.leases import LEASE_MS, Lease, new_owner
-from kafka_assets.ledger.owning import owning, require_standing
+from kafka_assets.ledger.owning import LiveConnection
 from kafka_assets.ledger.windows import Author, close_over
 from kafka_assets.live.claiming import Claiming
 from kafka_assets.live.keeping import Keeper as Leases
@@ -52,6 +52,7 @@ class InLedger:
         self._on_expired: Literal["fail", "record"] = on_expired
         self._window, self._lease_ms = window or WindowPolicy(), lease_ms
         self._owner = new_owner()
+        self._connection = LiveConnection(engine)
         self._stack, self._transaction = ExitStack(), ExitStack()
         self._held: dict[Where, Lease] = {}
         self._positions: dict[Where, int] = {}
@@ -124,8 +125,7 @@ class InLedger:
                 )
             moves[lease] = (self._positions[place], offset)
         with ExitStack() as stack:
-            sql = stack.enter_context(owning(self._engine, moves))
-            require_standing(sql, moves)
+            sql = stack.enter_context(self._connection.owning(moves))
             self._transaction, self._moves = stack.pop_all(), moves
         self._bad = []
         self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
@@ -176,6 +176,7 @@ class InLedger:
 
     def close(self) -> None:
         self._roll_back()
+        self._connection.close()
         try:
             if self._held:
                 self._leases.give_back(self._let_go(list(self._held)))
