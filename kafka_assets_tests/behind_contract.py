@@ -30,7 +30,9 @@ BEHIND = {"records": 50, "keep": 20, "every": "15m"}
 
 
 def slices(engine: Engine) -> list[tuple[int, int, str]]:
-    return rows(engine, "select start_offset, end_offset, kind from kafka_slice order by partition, start_offset")
+    return rows(
+        engine, "select s.start_offset, s.end_offset, s.kind from kafka_slice s order by s.partition, s.start_offset"
+    )
 
 
 def landed(engine: Engine) -> list[int]:

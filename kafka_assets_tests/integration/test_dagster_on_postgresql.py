@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 import yaml
 from sqlalchemy import create_engine, make_url, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ProgrammingError
 
 from kafka_assets_tests.integration.project import Landing
 
@@ -66,7 +66,7 @@ def test_what_lands_is_told_to_a_dagster_on_postgresql(
 def test_the_url_without_its_driver_is_the_trap_that_the_page_names(postgresql_database: str, tmp_path: Path) -> None:
     home = written(tmp_path / "home", postgresql_database, driver="postgresql")
     with (
-        pytest.raises((SQLAlchemyError, TypeError, AttributeError)),
         dg.DagsterInstance.from_config(str(home)) as instance,
+        pytest.raises(ProgrammingError, match="syntax error"),
     ):
-        instance.add_dynamic_partitions("kafka_orders", ["orders:0:0-1"])
+        instance.report_runless_asset_event(dg.AssetMaterialization("orders", partition="orders:0:0-1"))

@@ -143,7 +143,7 @@ Chain = list[tuple[int, int, int, str]]
 
 
 def chain(engine: Engine) -> Chain:
-    return rows(engine, "select partition, start_offset, end_offset, kind from kafka_slice order by 1, 2")
+    return rows(engine, "select s.partition, s.start_offset, s.end_offset, s.kind from kafka_slice s order by 1, 2")
 
 
 def _only_the_declared(now: Chain, *, before: Chain, ends: list[int], said: list[str]) -> None:
