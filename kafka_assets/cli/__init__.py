@@ -36,7 +36,7 @@ app = typer.Typer(
     add_completion=False,
 )
 COMMANDS = (
-    *(topics, groups, produce, consume, listen, doctor, bench, lab),
+    *(stack, demo, database, landing, live, standing, moves, importing, quarantine),
     *(topics, groups, produce, consume, listen, doctor, bench, lab),
 )
 for module in COMMANDS:
