@@ -17,6 +17,7 @@ from kafka_assets_tests.downstream_contract import DownstreamContract, source, u
 from kafka_assets_tests.ledgers import ASSET, plan
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unsynced")
 class TestDownstreamOnSQLite(DownstreamContract):
     """The engine is the unit tests' own."""

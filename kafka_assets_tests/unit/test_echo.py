@@ -16,6 +16,8 @@ from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import scalar
 from kafka_assets_tests.ticking import KEY, Desk, orders
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def landed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
@@ -153,7 +155,6 @@ def test_slices_that_wait_are_met_once_and_followed(desk: Desk) -> None:
     assert Cursor.parse(desk.cursor).waiting == {1, 3}
 
 
-@pytest.mark.slow
 def test_dagsters_storage_is_deleted_half_way(desk: Desk, tmp_path: Path) -> None:
     """With its default storage: files, and the cursor goes with them."""
     desk.stream = orders(slices={"per_tick": 6})

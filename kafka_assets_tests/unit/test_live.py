@@ -16,6 +16,7 @@ class TestLiveOnSQLite(LiveContract):
     """The engine is the unit tests' own."""
 
 
+@pytest.mark.slow
 def test_dagster_is_told_of_a_window_once_it_is_closed(desk: Desk) -> None:
     live = Live(desk.engine, meet(desk.engine)).take()
     desk.broker.set("orders", 100)
@@ -35,6 +36,7 @@ def test_dagster_is_told_of_a_window_once_it_is_closed(desk: Desk) -> None:
     assert whole(desk.engine)
 
 
+@pytest.mark.slow
 def test_a_window_that_was_met_open_is_told_whatever_was_planned_since(desk: Desk) -> None:
     live = Live(desk.engine, meet(desk.engine, partitions=2, end=0)).take(0)
     live.land(0, 5)
@@ -45,6 +47,7 @@ def test_a_window_that_was_met_open_is_told_whatever_was_planned_since(desk: Des
     assert [event.partition for event in desk.tick().events] == ["orders:0:0-5"]
 
 
+@pytest.mark.slow
 def test_a_tick_leaves_leased_partitions_alone_and_says_whose_they_are(desk: Desk) -> None:
     live = Live(desk.engine, meet(desk.engine, partitions=2, end=0)).take(1)
     desk.broker.set("orders", 8, 30)

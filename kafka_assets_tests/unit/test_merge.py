@@ -21,6 +21,7 @@ class TestMergeOnSQLite(MergeContract):
     """The engine is the unit tests' own."""
 
 
+@pytest.mark.slow
 def test_without_the_tombstone_s_version_an_older_slice_brings_a_row_back(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,6 +34,7 @@ def test_without_the_tombstone_s_version_an_older_slice_brings_a_row_back(
     assert standing(engine) == {7: "a"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["_drop_older", "_drop_buried", "_forget_tombstones", "_keep_tombstones", "_delete"])
 def test_no_step_of_the_merge_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     monkeypatch.setattr(Merge, step, lambda *given: None)
@@ -40,18 +42,21 @@ def test_no_step_of_the_merge_can_be_left_out(engine: Engine, monkeypatch: pytes
         MergeContract().test_slices_in_any_order_and_any_replay_come_to_the_same_end(engine)
 
 
+@pytest.mark.slow
 def test_versions_of_one_slice_must_be_reduced(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Merge, "reduce", lambda self: None)
     with pytest.raises((AssertionError, KafkaAssetsError)):
         MergeContract().test_of_several_versions_in_one_slice_the_last_one_lands(engine)
 
 
+@pytest.mark.slow
 def test_the_incarnation_must_weigh_most(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge, "version_columns", lambda upsert: versions.version_columns(upsert)[1:])
     with pytest.raises(AssertionError):
         MergeContract().test_a_topic_created_again_outranks_the_old_one(engine)
 
 
+@pytest.mark.slow
 def test_a_replay_must_not_begin_with_a_delete(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def replace(self: Upserting, publication: object) -> None:
         delete_rows(self._connection, self._table, publication)  # type: ignore[attr-defined]
@@ -61,6 +66,7 @@ def test_a_replay_must_not_begin_with_a_delete(engine: Engine, monkeypatch: pyte
         MergeContract().test_a_replay_writes_again_what_it_wrote_and_takes_nothing_away(engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "test",
     [
@@ -76,6 +82,7 @@ def test_a_moved_key_goes_unseen_without_looking_for_it(
         test(MergeContract(), engine)
 
 
+@pytest.mark.slow
 def test_the_order_of_a_tombstone_is_kept(engine: Engine) -> None:
     [key] = plan(engine, slices=[(0, 9)])
     target(engine, BY_COLUMN)
