@@ -50,7 +50,7 @@ OF_LIVE = (
         "ledger/told.py",
         "    return {*planned, *open_publications(connection)}\n",
         "    return {*planned}\n",
-        TOLD + "test_dagster_is_told_of_a_window_once_it_is_closed",
+        TOLD + "test_a_window_that_was_met_open_is_told_whatever_was_planned_since",
     ),
     mutant(
         "a replay of an open window is not refused",
