@@ -162,8 +162,8 @@ OF_LIVE = (
     mutant(
         "rows of another owner are taken for the records' fault",
         "sinks/live.py",
-        "                if refused:\n                    require_standing(connection, moves)\n",
-        "",
+        "    except RowsRefused:\n        require_standing(connection, moves)\n",
+        "    except RowsRefused:\n",
         SQLITE + "test_rows_of_the_heir_are_not_taken_for_the_fault_of_the_zombies_records",
     ),
 )
