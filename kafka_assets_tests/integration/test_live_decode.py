@@ -24,6 +24,7 @@ from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA
 from kafka_assets_tests.corpus.live import batch, records_of
+from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
 from kafka_assets_tests.corpus.numbers import number_records
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ EXAMPLES = int(os.environ.get("KAFKA_ASSETS_EXAMPLES", "2"))
 """Batches that are drawn for each upsert stream: more find more."""
 BULKY = ", ".join(part for part in FUZZED.split(", ") if not part.startswith(("counts", "sums")))
 """Without the types that live mode does not read in bulk."""
-NUMBERS = "n DECIMAL(12,2), wide DECIMAL(34,4), zero DECIMAL(5,0), d DOUBLE, l BIGINT, ds ARRAY<DOUBLE>"
 
 
 def by_spark(
