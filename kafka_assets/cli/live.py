@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -170,7 +171,9 @@ def _end_with_the_parent(stop: Callable[[], None]) -> None:
     """The parent says nothing on this pipe; it ends when the parent does, in whatever way."""
 
     def wait() -> None:
-        sys.stdin.read()
+        # Not sys.stdin: Python cannot end while a thread waits in it.
+        while os.read(0, 1024):
+            pass
         stop()
 
     threading.Thread(target=wait, name="parent", daemon=True).start()

@@ -80,7 +80,9 @@ def require_not_retired(connection: Connection, source: Source) -> None:
 
     Slices that were planned of it now would be in no list of what was lost, and nobody would ever land them.
     """
-    retired_at = connection.scalar(select(t.source.c.retired_at).where(t.source.c.id == source.id).with_for_update())
+    row = select(t.source.c.retired_at).where(t.source.c.id == source.id)
+    # Against planners and whoever retires it; on PostgreSQL not against owners, whose new windows refer to it.
+    retired_at = connection.scalar(row.with_for_update(key_share=True))
     if retired_at is not None:
         raise TopicChanged(
             f"topic {source.topic!r} was deleted and created again while it was being planned",

@@ -17,6 +17,7 @@ from kafka_assets.errors import LedgerBusy, NotCaughtUp, UsageError
 from kafka_assets.forms import ArrowForm, form_of
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.leases import new_owner
+from kafka_assets.ledger.retries import retried
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.standing import Place as Goal
 from kafka_assets.ledger.standing import Remaining, remaining
@@ -92,7 +93,8 @@ class LiveConsumer:
     def _run(self, engine: Engine, connection: Connection, turns: _Turns) -> Figures:
         owner, stream, lease_ms = new_owner(), self.form.stream, round(self.limits.lease * 1000)
         taking = Taking(engine, connection, stream, owner=owner, lease_ms=lease_ms)
-        goal = taking.look()
+        # Others of its group may meet the same topics at this moment.
+        goal = retried(taking.look)
         landing = Landing(engine, connection, self.form, owner=owner, limits=self.limits)
         with Keeper(engine, lease_ms=lease_ms, aside=landing.close_windows) as keeper:
             loop = Loop(

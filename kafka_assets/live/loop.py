@@ -40,6 +40,7 @@ _BUSY = 0.02
 """The same while a batch is committed, after which the next one may be due."""
 _FULL = 1.0
 """Seconds to wait for the worker before the partitions are paused, which drops what was fetched ahead."""
+_COUNTED_EVERY = 1.0
 _MOST_BEHIND = 30.0
 """Seconds between two tries, at most."""
 
@@ -85,6 +86,8 @@ class Loop:
         self._failures = 0
         self._looked_at = 0.0
         self._uncommitted: Sequence[Place] = ()
+        self._through: dict[Place, int] = {}
+        self._counted_at = 0.0
 
     # -- what the group says; called inside consume() and close()
 
@@ -102,8 +105,9 @@ class Loop:
             if flight.done.done():
                 self._land(flight)
         # A lease that cannot be given back in time ends by itself, and whoever comes ends its backend.
-        given_back = self._worker.submit(self.keeper.give_back, leases)
-        wait([given_back], timeout=max(deadline - time.monotonic(), 0.1))
+        if leases:
+            given_back = self._worker.submit(self.keeper.give_back, leases)
+            wait([given_back], timeout=max(deadline - time.monotonic(), 0.1))
 
     def on_lost(self, places: Sequence[Place]) -> None:
         """Others may have them already. What is being committed commits or is fenced: the ledger decides."""
@@ -138,6 +142,8 @@ class Loop:
             time.sleep(_POLL)
         else:
             self.figures.troubles.pop("broker", None)
+        if time.monotonic() - self._counted_at > _COUNTED_EVERY:
+            self._count(group)
         self.figures.rebalances = group.rebalances.count
         self.figures.rebalance_seconds = group.rebalances.seconds
 
@@ -155,8 +161,10 @@ class Loop:
 
     def close(self) -> None:
         """After the group was left: nothing is done any more."""
+        if self.beginning is not None:
+            self._worker.submit(self._give_up, self.beginning[1])
         self._worker.submit(self.landing.close)
-        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._worker.shutdown(wait=True)
 
     # -- beginning with partitions
 
@@ -170,6 +178,7 @@ class Loop:
         try:
             answers = done.result()
         except (Retryable, Fenced) as error:
+            self._failures += 1
             answers: dict[Place, Answer] = dict.fromkeys(places, Wait(str(error), self._backoff()))
         orphans: list[Lease] = []
         for place, answer in answers.items():
@@ -194,6 +203,8 @@ class Loop:
             return
         del self.waiting[place]
         self.figures.troubles.pop(shown([place]), None)
+        self._failures = 0
+        self._through[place] = begun.offset
         self.gathering.begin(place, begun.lease, begun.offset)
         _log.info("%s is read from offset %d", shown([place]), begun.offset)
 
@@ -226,8 +237,14 @@ class Loop:
             leases += [lease] if lease is not None else []
             self.figures.waiting.pop(shown([place]), None)
             self.figures.troubles.pop(shown([place]), None)
+            self._through.pop(place, None)
         self.gathering.drop(places)
         return leases
+
+    def _give_up(self, done: Future[dict[Place, Answer]]) -> None:
+        """What was begun with while the group was left is nobody's."""
+        if done.done() and done.exception() is None:
+            self.keeper.give_back([one.lease for one in done.result().values() if one.lease is not None])
 
     # -- committing batches
 
@@ -281,6 +298,7 @@ class Loop:
             self._uncommitted = [part.place for part in flight.parts]
             return False
         self._failures = 0
+        self._through.update((part.place, part.end) for part in flight.parts if part.place in self._through)
         self.figures.commits += 1
         for one in committed:
             self.figures.records += one.outcome.records_read
@@ -317,11 +335,5 @@ class Loop:
         self.figures.waiting = {
             name: why for name, why in self.figures.waiting.items() if name in {shown([one]) for one in self.waiting}
         }
-        flying = {part.place: part.start for part in self.flight.parts} if self.flight else {}
-        self.figures.lag = sum(
-            max(0, end - flying.get(place, self._standing(place)))
-            for place, end in group.ends(self.gathering.places()).items()
-        )
-
-    def _standing(self, place: Place) -> int:
-        return self.gathering.held[place].position
+        self._counted_at = time.monotonic()
+        self.figures.lag = sum(max(0, end - self._through[place]) for place, end in group.ends(self._through).items())

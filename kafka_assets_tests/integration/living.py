@@ -18,6 +18,7 @@ from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.forms import ArrowForm
 from kafka_assets.ledger.engine import make_engine, read
+from kafka_assets.ledger.schema import current_revision
 from kafka_assets.live.consumer import LiveConsumer
 from kafka_assets.live.limits import Limits
 from kafka_assets.settings import Settings
@@ -109,6 +110,11 @@ class Living:
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         with read(self.engine) as connection:
             return [tuple(row) for row in connection.execute(text(statement))]
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a ledger yet."""
+        return current_revision(self.engine) is not None
 
     @property
     def count(self) -> int:
