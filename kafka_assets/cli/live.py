@@ -67,6 +67,7 @@ def live(
     from kafka_assets.assets.runner import chosen_asset
     from kafka_assets.broker.membership import Membership
     from kafka_assets.forms import form_of
+    from kafka_assets.live.collecting import seldom_collected
     from kafka_assets.live.consumer import LiveConsumer
     from kafka_assets.live.crew import Crew, member
     from kafka_assets.live.limits import Limits
@@ -107,7 +108,10 @@ def live(
     if child is not None:
         _end_with_the_parent(crew.stop)
     try:
-        done = crew.run(until_caught_up=until_caught_up, patience=waits, say=say, say_every=1.0 if as_json else 10.0)
+        with seldom_collected():
+            done = crew.run(
+                until_caught_up=until_caught_up, patience=waits, say=say, say_every=1.0 if as_json else 10.0
+            )
     except KafkaAssetsError as error:
         if child is not None:
             print_json({"error": str(error), "retryable": isinstance(error, Retryable)})

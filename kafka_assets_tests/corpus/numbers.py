@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+SCHEMA = "n DECIMAL(12,2), wide DECIMAL(34,4), zero DECIMAL(5,0), d DOUBLE, l BIGINT, ds ARRAY<DOUBLE>"
 _FIELDS = ("n", "wide", "zero", "d", "l", "ds")
 _EXPONENTS = ("", "", "e0", "E+1", "e2", "e-1", "e-2", "E-3", "e-9", "e10", "e+30", "e-40", "e400", "e-400")
 _WHOLE = (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
 
 from kafka_assets.live.decode import Decoder
 from kafka_assets.records import BadRecord, Chunk
@@ -21,15 +24,17 @@ from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA
 from kafka_assets_tests.corpus.live import batch, records_of
+from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
 from kafka_assets_tests.corpus.numbers import number_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MUTANTS = 4_000
+MUTANTS = 1_500
+EXAMPLES = int(os.environ.get("KAFKA_ASSETS_EXAMPLES", "2"))
+"""Batches that are drawn for each upsert stream: more find more."""
 BULKY = ", ".join(part for part in FUZZED.split(", ") if not part.startswith(("counts", "sums")))
 """Without the types that live mode does not read in bulk."""
-NUMBERS = "n DECIMAL(12,2), wide DECIMAL(34,4), zero DECIMAL(5,0), d DOUBLE, l BIGINT, ds ARRAY<DOUBLE>"
 
 
 def by_spark(
@@ -128,5 +133,37 @@ def test_spoiled_records(spark: SparkSession, schema: str) -> None:
 
 
 def test_numbers_written_in_all_ways(spark: SparkSession) -> None:
-    found = complaints(spark, _json(NUMBERS), number_records(6_000, seed=7))
+    found = complaints(spark, _json(NUMBERS), number_records(2_000, seed=7))
     assert not found, f"{len(found)} differ\n" + "\n".join(found[:20])
+
+
+VALUES = st.one_of(
+    st.builds(lambda seed: mutants(1, seed=seed)[0], st.integers(0, 2**32)),
+    st.builds(lambda seed: number_records(1, seed=seed)[0], st.integers(0, 2**32)),
+    st.binary(max_size=40),
+    st.none(),
+)
+KEYS = st.one_of(
+    st.none(),
+    st.binary(max_size=6),
+    st.sampled_from([b"7", b" 8 ", b'"7"', b'{"id":7}', b'{"id":8,"id":9}', b'{"id":null}', b"1e2", b"-0"]),
+    st.text(max_size=8).map(str.encode),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"key": ["id"]}, {"key": ["note"]}, {"key": ["kafka_key"]}, {"key": ["id"], "order_by": "price"}],
+    ids=["a number", "a text", "the record's own", "ordered by a column"],
+)
+def test_records_and_tombstones_of_an_upsert_stream(spark: SparkSession, attributes: dict[str, Any]) -> None:
+    stream = _json("id BIGINT, note STRING, price DECIMAL(12,2)", mode="upsert", **attributes)
+
+    @seed(20260301)
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.tuples(KEYS, VALUES), min_size=100, max_size=200))
+    def agree(records: list[tuple[bytes | None, bytes | None]]) -> None:
+        keys, values = [key for key, _ in records], [value for _, value in records]
+        assert complaints(spark, stream, values, keys=keys) == []
+
+    agree()

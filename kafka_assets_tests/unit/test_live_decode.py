@@ -27,6 +27,8 @@ from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA, Bad, Case
 from kafka_assets_tests.corpus.live import AT_MS, batch
+from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
+from kafka_assets_tests.corpus.numbers import number_records
 
 GOOD = b'{"id":7,"note":"a"}'
 
@@ -120,6 +122,13 @@ def test_the_bulk_road_gives_what_the_exact_one_gives(monkeypatch: pytest.Monkey
     found, taken = _in_bulk(schema, list(values), monkeypatch)
     assert all(map(_same, found, _exact(schema, values)))
     assert taken > 12
+
+
+def test_numbers_written_in_all_ways_are_one_number_by_both_roads(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [*number_records(150, seed=3), b'{"ds":[-0.0,0.0,-0]}', b'{"ds":[0e5]}', b'{"d":-0.0}', b'{"d":-0}']
+    found, taken = _in_bulk(NUMBERS, list(values), monkeypatch)
+    assert all(map(_same, found, _exact(NUMBERS, values)))
+    assert taken > 5
 
 
 @pytest.mark.slow
