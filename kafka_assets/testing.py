@@ -119,11 +119,14 @@ def run_listener(
     record raised that nothing handles, is raised here.
     """
     heard = Heard([], [])
-    quarantine = (lambda record, error, _: heard.quarantined.append((record, error))) if listener.quarantine else None
+
+    def quarantine(record: StoredRecord, error: Exception, tries: int) -> None:
+        heard.quarantined.append((record, error))
+
     handling = Handling(
         listener,
         pause=heard.pauses.append,
-        quarantine=quarantine,
+        quarantine=quarantine if listener.quarantine else None,
         sql=None if sql is None else lambda: sql,
         producer=producer,
     )

@@ -17,7 +17,6 @@ PATIENCE = 30.0
 """Seconds for an answer of the group's coordinator: less than a member may be silent for."""
 
 _GONE = {
-    KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_INSTANCE_ID,
     KafkaError.FENCED_MEMBER_EPOCH,
@@ -25,7 +24,11 @@ _GONE = {
 }
 """The group goes on without this member; what it has done will be done again by another."""
 _NOTHING = {KafkaError._NO_OFFSET}
-_AGAIN = {KafkaError.STALE_MEMBER_EPOCH, KafkaError.REBALANCE_IN_PROGRESS}
+_OLDER = {KafkaError.ILLEGAL_GENERATION, KafkaError.STALE_MEMBER_EPOCH}
+_REJOINING = 5.0
+"""Seconds in which a member learns of a generation that the group has already: partitions that it keeps, or gives up
+by `on_revoke` later, are its own meanwhile. One that was thrown out learns of none before its next poll."""
+_AGAIN = {KafkaError.REBALANCE_IN_PROGRESS}
 """The group is being arranged anew, and this member is in it still."""
 
 
@@ -107,23 +110,23 @@ class GroupOffsets(Nowhere):
 
     def commit(self, offsets: Mapping[Where, int], *, patience: float | None = None) -> None:
         """Commit these next offsets and wait for the answer; what may pass is asked again for some time."""
-        deadline = time.monotonic() + (self.patience if patience is None else patience)
+        begun = time.monotonic()
+        longest = self.patience if patience is None else patience
         while offsets:
-            try:
-                answer = self.client.commit(offsets=as_places(offsets), asynchronous=False)
-            except KafkaException as raised:
-                error = kafka_error(raised)
-                if error.code() in _NOTHING:
-                    return
-                if not _passes(error) or time.monotonic() > deadline:
-                    raise failed(error) from raised
-            else:
-                refused = [one.error for one in answer or () if one.error is not None]
-                if not refused:
-                    return
-                if not _passes(refused[0]) or time.monotonic() > deadline:
-                    raise failed(refused[0])
+            error = self._ask(offsets)
+            if error is None or error.code() in _NOTHING:
+                return
+            waited = time.monotonic() - begun
+            if waited > (_REJOINING if error.code() in _OLDER else longest if _passes(error) else 0):
+                raise failed(error)
             time.sleep(0.1)
+
+    def _ask(self, offsets: Mapping[Where, int]) -> KafkaError | None:
+        try:
+            answer = self.client.commit(offsets=as_places(offsets), asynchronous=False)
+        except KafkaException as raised:
+            return kafka_error(raised)
+        return next((one.error for one in answer or () if one.error is not None), None)
 
 
 class AutoCommitted(GroupOffsets):
@@ -150,7 +153,7 @@ def as_places(offsets: Mapping[Where, int]) -> list[TopicPartition]:
 
 def failed(error: KafkaError) -> CommitFailed:
     """What a commit that was refused means."""
-    if error.code() in _GONE:
+    if error.code() in _GONE | _OLDER:
         return CommitFailed(
             "the offsets were not committed: the group has moved on without this consumer",
             why=f"{_said(error)}; it was silent, or busy with its records, for longer than the group waits",

@@ -11,13 +11,13 @@ from typing import Literal, Self
 from kafka_assets.broker.commit_modes import check, keeper_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keepers import Keeper
-from kafka_assets.broker.lanes import Lanes
+from kafka_assets.broker.lanes import LOGGER, Lanes
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.reader import Reader, Wanted
 from kafka_assets.broker.starts import Start
 from kafka_assets.broker.units import Unit, Where, place_of
-from kafka_assets.errors import KafkaAssetsError, UsageError
+from kafka_assets.errors import CommitFailed, KafkaAssetsError, UsageError
 
 _POLL, _POLL_PAUSED = 0.1, 0.02
 """Seconds of one look for records; shorter while a full queue keeps partitions paused."""
@@ -188,7 +188,13 @@ class Workers:
             done = Unit(())
             done.done = self._lanes.take_done()
             if done.done:
-                self._keeper.done(done)
+                try:
+                    self._keeper.done(done)
+                except CommitFailed as error:
+                    if not error.moved_on:
+                        raise
+                    # The next poll says so, too: another member does these again.
+                    LOGGER.warning("%s", error)
 
     def _revoked(self, places: Sequence[Where]) -> None:
         """What a worker has in hand is finished in time, and committed; what none has begun comes to another member."""

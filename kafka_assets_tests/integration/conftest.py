@@ -13,6 +13,7 @@ from pymysql.connections import Connection
 from sqlalchemy import Engine
 
 from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets_tests.integration.databases import emptied, ledger
 from kafka_assets_tests.integration.project import Landing
 
@@ -44,6 +45,15 @@ def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def engine(server: Engine) -> Engine:
     """That ledger, as it was when it was new."""
     return emptied(server)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Engine]:
+    """A ledger in a file of its own."""
+    made = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}", lock_seconds=5)
+    ensure_schema(made)
+    yield made
+    made.dispose()
 
 
 @pytest.fixture

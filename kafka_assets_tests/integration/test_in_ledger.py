@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +14,8 @@ from kafka_assets import Consumer, InLedger
 from kafka_assets.broker import Connection
 from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.errors import Fenced, LedgerBusy, OffsetsExpired, StreamError, TopicChanged, UsageError
-from kafka_assets.ledger.engine import make_engine, read, write
+from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.last_committed import next_offsets
-from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.sinks.live import WindowPolicy
 from kafka_assets_tests.integration.consuming import QUICK, delete_records, expected, fill, new_topic
 from kafka_assets_tests.integration.consuming import read as take
@@ -29,14 +26,6 @@ INSERT = text("INSERT INTO handled (kafka_partition, kafka_offset, number) VALUE
 @pytest.fixture
 def connection(broker: str) -> Connection:
     return Connection(broker, QUICK)
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Engine]:
-    made = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}", lock_seconds=5)
-    ensure_schema(made)
-    yield made
-    made.dispose()
 
 
 def own_table(engine: Engine, *, unique: bool = False) -> Engine:

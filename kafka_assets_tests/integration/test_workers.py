@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
@@ -37,12 +38,12 @@ class Seen:
 
 
 @pytest.mark.parametrize("commit", ["sync", "async"])
-def test_workers_keep_order_and_commit_what_is_done(connection: Connection, commit: object) -> None:
+def test_workers_keep_order_and_commit_what_is_done(connection: Connection, commit: Any) -> None:
     topic = new_topic(connection, partitions=3, records=200)
     seen = Seen(600)
     with Workers(
         connection, topic, group=topic, commit=commit, workers=4, queue=20, max_records=50, stop=seen.stop
-    ) as workers:  # type: ignore[arg-type]
+    ) as workers:
         workers.run(seen.add)
     by_partition: dict[int, list[int]] = defaultdict(list)
     for partition, value in seen.numbers:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from kafka_assets import kafka_listener
 from kafka_assets.broker.read import StoredRecord
@@ -138,10 +140,6 @@ def test_the_sql_of_a_try_that_failed_is_taken_back(sql: Connection) -> None:
 
 
 def test_a_busy_database_is_not_the_records_fault(sql: Connection) -> None:
-    import sqlite3
-
-    from sqlalchemy.exc import OperationalError
-
     @kafka_listener(topics="t", commit="ledger", quarantine="kafka_quarantine")
     def insert(record: StoredRecord) -> None:
         busy = sqlite3.OperationalError("database is locked")
@@ -181,14 +179,18 @@ def test_in_a_transaction_each_try_begins_anew() -> None:
 )
 def test_a_declaration_that_contradicts_itself_is_refused(given: dict[str, Any], match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        kafka_listener(topics="t", group="g", **given)(lambda record: None)
+        kafka_listener(topics="t", group="g", **given)(print)
 
 
 def test_what_a_function_takes_must_be_there() -> None:
+    def inserts(record: StoredRecord, sql: Connection) -> None: ...
+
+    def sends(record: StoredRecord, producer: object) -> None: ...
+
     with pytest.raises(UsageError, match="takes 'sql' needs commit='ledger'"):
-        kafka_listener(topics="t", group="g")(lambda record, sql: None)
+        kafka_listener(topics="t")(inserts)
     with pytest.raises(UsageError, match="takes 'producer' needs commit='transaction'"):
-        kafka_listener(topics="t", group="g")(lambda record, producer: None)
+        kafka_listener(topics="t")(sends)
 
 
 def test_a_dead_letter_says_why_and_from_where() -> None:
