@@ -65,7 +65,9 @@ class Consumer:
         self._stopping = stop or threading.Event()
         self._closed = False
         wanted = Wanted(topics, member, partitions, start)
-        self._reader = Reader(connection, wanted, self._keeper, on_revoke=self._revoked, on_lost=self._lost)
+        self._reader = Reader(
+            connection, wanted, self._keeper, on_revoke=self._revoked, on_lost=self._lost, on_again=self._drop
+        )
 
     def records(self, *, idle: float | None = None) -> Iterator[StoredRecord]:
         """One record after the other, until `stop`; with `idle`, until none came for so many seconds."""

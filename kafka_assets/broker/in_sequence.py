@@ -31,6 +31,8 @@ class InSequence(GroupOffsets):
         """Of the newest unit that Kafka has confirmed."""
         self._waiting: dict[Where, int] = {}
         self._flying: dict[Where, int] = {}
+        self._lost: set[Where] = set()
+        """While a commit was on its way: what of it fails is not for us to repeat."""
         self._failed_since: float | None = None
         self._failure: CommitFailed | None = None
         self._change = threading.Condition()
@@ -68,6 +70,7 @@ class InSequence(GroupOffsets):
         with self._change:
             for place in places:
                 self._waiting.pop(place, None)
+            self._lost.update(places)
         return {}
 
     def close(self) -> None:
@@ -107,13 +110,15 @@ class InSequence(GroupOffsets):
                 if self._ended:
                     return
                 self._flying, number, self._waiting = self._waiting, self.sequence, {}
+                self._lost.clear()
             failure: CommitFailed | None = None
             try:
                 self.commit(self._flying, patience=0)
             except CommitFailed as error:
                 failure = error
             with self._change:
-                flown, self._flying = self._flying, {}
+                flown = {place: offset for place, offset in self._flying.items() if place not in self._lost}
+                self._flying = {}
                 self._note(failure, flown, number)
                 self._change.notify_all()
             if failure is not None:

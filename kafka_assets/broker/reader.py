@@ -40,11 +40,13 @@ class Reader:
         *,
         on_revoke: Callable[[Sequence[Where]], None],
         on_lost: Callable[[Sequence[Where]], None],
+        on_again: Callable[[Collection[Where]], None] | None = None,
     ) -> None:
+        """`on_again` is for partitions that go on elsewhere: what was polled of them is to be forgotten."""
         self.connection = connection
         self._wanted = wanted
         self._keeper = keeper
-        self._on_revoke, self._on_lost = on_revoke, on_lost
+        self._on_revoke, self._on_lost, self._on_again = on_revoke, on_lost, on_again
         self._again: dict[Where, int] = {}
         self._parked: set[Where] = set()
         self._asked_at = self.polled_at = time.monotonic()
@@ -72,7 +74,10 @@ class Reader:
         self._go_back()
         messages = self._reading.consume(count, timeout)
         self.polled_at = time.monotonic()
-        self.begin_again(self._keeper.idle())
+        if again := self._keeper.idle():
+            if self._on_again is not None:
+                self._on_again(again)
+            self.begin_again(again)
         records = without(map(record_of, messages), {*self._again, *self._parked})
         self._go_back()
         self._ask_for_parked()

@@ -57,6 +57,8 @@ class InLedger:
         self._positions: dict[Where, int] = {}
         self._bad: list[tuple[Where, BadRecord]] = []
         self._moves: dict[Lease, tuple[int, int]] = {}
+        self._started: dict[Where, tuple[Lease, int]] = {}
+        """Of the unit in hand: whose each partition is, and where it stood."""
         self._sql: Connection | None = None
         self._began: tuple[RootTransaction | None, float] = (None, 0.0)
 
@@ -113,20 +115,22 @@ class InLedger:
         return {place: self._positions[place] for place in places if place in self._positions}
 
     def before(self, unit: Unit) -> None:
-        moves: dict[Lease, tuple[int, int]] = {}
+        started: dict[Where, tuple[Lease, int]] = {}
         for place, offset in unit.begins.items():
-            lease = self._held.get(place)
-            if lease is None:
+            lease, position = self._held.get(place), self._positions.get(place)
+            # Of what was fetched before another had the partition, nothing may be done again.
+            if lease is None or position is None or offset < position:
                 raise Fenced(
                     f"partition {place[1]} of the topic {place[0]!r} is not this consumer's any more",
-                    why="its lease had ended, and somebody else has it now",
+                    why="its lease had ended, and somebody else has had it since",
                     cure="nothing: it is asked for again",
                 )
-            moves[lease] = (self._positions[place], offset)
+            started[place] = (lease, position)
+        moves = {lease: (position, unit.begins[place]) for place, (lease, position) in started.items()}
         with ExitStack() as stack:
             sql = stack.enter_context(owning(self._engine, moves))
             require_standing(sql, moves)
-            self._transaction, self._moves = stack.pop_all(), moves
+            self._transaction, self._moves, self._started = stack.pop_all(), moves, started
         self._bad = []
         self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
 
@@ -154,7 +158,7 @@ class InLedger:
                 lease_ms=self._lease_ms,
                 duration_ms=int((time.monotonic() - started) * 1000),
             )
-        self._positions |= unit.ends
+        self._positions |= {place: end for place, end in unit.ends.items() if place in self._held}
 
     def undo(self, unit: Unit) -> Mapping[Where, int]:
         self._roll_back()
@@ -188,8 +192,8 @@ class InLedger:
             records[place_of(record)].append(record)
         return [
             Part(
-                self._held[place],
-                start=self._positions[place],
+                self._started[place][0],
+                start=self._started[place][1],
                 end=end,
                 records=records[place],
                 bad=[bad for where, bad in self._bad if where == place],

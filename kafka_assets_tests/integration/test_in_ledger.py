@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -219,8 +220,43 @@ def test_a_zombie_commits_nothing(engine: Engine, connection: Connection) -> Non
     with pytest.raises((Fenced, LedgerBusy, DBAPIError)):
         for record in records:
             handle(asleep.sql, record)
-    zombie.close()
     assert rows(engine) == expected(5, partitions=1)
+    # It goes on where the other has come to.
+    fill(connection, topic, range(5, 8), partitions=1)
+    for record in zombie.records(idle=10):
+        handle(asleep.sql, record)
+        if record.offset == 7:
+            zombie.stop()
+    zombie.close()
+    assert rows(engine) == expected(8, partitions=1)
+    in_order(engine)
+
+
+def test_a_lease_that_was_lost_is_asked_for_again(engine: Engine, connection: Connection) -> None:
+    """While it was idle, with records fetched and not begun: they are dropped, and read where the other has come to."""
+    topic = new_topic(connection, partitions=1, records=6)
+    own_table(engine)
+    first, second = InLedger(engine, name="mine", lease_ms=600), InLedger(engine, name="mine")
+    with Consumer(connection, topic, commit=first, each="record") as consumer:
+        for record in consumer.records():
+            handle(first.sql, record)
+            consumer.done()
+            break
+        with write(engine) as sql:  # as if it had stood still for so long
+            sql.execute(text("UPDATE kafka_progress SET owner = 'another', owner_lease_until = 0"))
+        with Consumer(connection, topic, commit=second, each="record") as other:
+            for record in other.records():
+                handle(second.sql, record)
+                if record.offset == 3:
+                    other.done()
+                    break
+        deadline = time.monotonic() + 30
+        while len(rows(engine)) < 6:
+            assert time.monotonic() < deadline
+            with suppress(Fenced):
+                for record in consumer.records(idle=1):
+                    handle(first.sql, record)
+    assert rows(engine) == expected(6, partitions=1)
     in_order(engine)
 
 
