@@ -115,18 +115,9 @@ def partitioners(
     from kafka_assets.lab.partitioners import partitioners as run
 
     outcomes = run(the_connection(), records=records, keys=keys, partitions=partitions, more=add, say=_say)
-    columns = (
-        "mode",
-        "records",
-        "lost",
-        "doubled",
-        "smallest",
-        "largest",
-        "run",
-        "keys_in_one_partition",
-        "keys_moved",
-    )
-    _print(outcomes, columns, as_json=as_json)
+    columns = ("mode", "lost", "doubled", "least", "most", "run", "split", "moved")
+    title = f"{records:,} records with {min(keys, records):,} keys into {partitions} partitions"
+    _print(outcomes, columns, as_json=as_json, title=title)
 
 
 @lab.command()
@@ -140,11 +131,13 @@ def compression(
     from kafka_assets.lab.compression import compression as run
 
     outcomes = run(the_connection(), records=records, say=_say)
-    columns = (
-        *("mode", "records", "lost", "doubled"),
-        *("bytes_per_record", "bytes_to_none", "records_per_second", "rate_to_none"),
-    )
-    _print(outcomes, columns, as_json=as_json)
+    if as_json:
+        print_json([one.row for one in outcomes])
+        return
+    named = {"bytes_per_record": "bytes", "bytes_to_none": "to none", "records_per_second": "records/s"}
+    named |= {"rate_to_none": "to none "}
+    rows = [{named.get(name, name): value for name, value in one.row.items()} for one in outcomes]
+    print_table(("mode", "records", "lost", "doubled", *named.values()), rows, title="bytes of a record on the wire")
 
 
 @lab.command()
@@ -179,8 +172,10 @@ def segments(
         ],
         title=f"batches: {min(limit, len(batches))} of {len(batches)}",
     )
-    title = f"index entries: {min(limit, len(entries))} of {len(entries)}"
-    print_table(("index", "offset", "position", "timestamp"), [_entry(one) for one in entries[:limit]], title=title)
+    for what, column in (("by offset", "position"), ("by time", "timestamp")):
+        mine = [_entry(one) for one in entries if one[column] is not None]
+        title = f"index entries {what}: {min(limit, len(mine))} of {len(mine)}"
+        print_table(("index", "offset", column), mine[:limit], title=title)
 
 
 def _entry(entry: dict[str, Any]) -> dict[str, Any]:
@@ -201,9 +196,9 @@ def _say(what: str) -> None:
     err.print(f"· {what}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _print(outcomes: Sequence[Outcome], columns: Sequence[str], *, as_json: bool) -> None:
+def _print(outcomes: Sequence[Outcome], columns: Sequence[str], *, as_json: bool, title: str | None = None) -> None:
     rows = [one.row for one in outcomes]
     if as_json:
         print_json(rows)
     else:
-        print_table(columns, rows)
+        print_table(columns, rows, title=title)

@@ -15,7 +15,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.ready import answering_brokers
 from kafka_assets.devstack import processes
 from kafka_assets.devstack.locks import held
-from kafka_assets.errors import UsageError
+from kafka_assets.errors import ServiceError, UsageError
 from kafka_assets.lab.waiting import until
 from kafka_assets.settings import Settings
 
@@ -26,12 +26,11 @@ Say = Callable[[str], None]
 
 
 class Brokers:
-    """Three brokers that `devstack` started. Whoever freezes or kills one is told apart by nobody: it is real."""
+    """The brokers that `devstack` started in this folder, by the number of their node."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
-        self._addresses = {_node(one.name): one.url for one in devstack.status(state) if one.name.startswith("kafka-")}
-        self.nodes = tuple(sorted(self._addresses))
+        self._look()
         self._frozen: set[int] = set()
         self._dead: set[int] = set()
 
@@ -43,8 +42,8 @@ class Brokers:
         """SIGSTOP: it keeps its connections and its place, and says nothing."""
         for node in nodes:
             process = self._process(node)
-            process.send_signal(signal.SIGSTOP)
             self._frozen.add(node)
+            process.send_signal(signal.SIGSTOP)
             until(lambda one=process: one.status() == psutil.STATUS_STOPPED, f"kafka-{node} is frozen", every=0.01)
 
     def wake(self, *nodes: int) -> None:
@@ -64,6 +63,7 @@ class Brokers:
         """Start those that were killed, with their data, and wait until all are in the cluster."""
         devstack.up(self._state, ["kafka"])
         self._dead.clear()
+        self._look()
         asked = self.connection(self.nodes[-1]).bootstrap_servers
         until(lambda: answering_brokers(asked, timeout=2.0) == set(self.nodes), "all brokers are in the cluster")
 
@@ -77,9 +77,23 @@ class Brokers:
         """Wake all that are frozen: a frozen process ends only by force."""
         self.wake(*sorted(self._frozen - self._dead))
 
+    def _look(self) -> None:
+        """Where they are; a port that was taken meanwhile is another one afterwards."""
+        self._addresses = {
+            _node(one.name): one.url for one in devstack.status(self._state) if one.name.startswith("kafka-")
+        }
+        self.nodes = tuple(sorted(self._addresses))
+
     def _process(self, node: int) -> psutil.Process:
-        [record] = [one for one in devstack.status(self._state) if one.name == f"kafka-{node}"]
-        return psutil.Process(record.pid)
+        """By pid and start time: what is about to be killed is the broker, and not who has its number now."""
+        for one in devstack.status(self._state):
+            if one.name == f"kafka-{node}" and (found := processes.find(one.pid, one.started.timestamp())):
+                return found
+        raise ServiceError(
+            f"kafka-{node} is dead",
+            why="it ended by itself, or somebody stopped it during the experiment",
+            cure="read its log, and run the experiment again",
+        )
 
 
 @contextmanager

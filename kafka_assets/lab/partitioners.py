@@ -41,7 +41,7 @@ def partitioners(
                 _send(connection, topic, way, second, keys=keys)
                 after = _stored(connection, topic)
                 moved = _moved(before, after, second)
-                found.append(_outcome(f"{way}, {total} partitions", after, second, partitions=total, moved=moved))
+                found.append(_outcome(f"{way}, then {total}", after, second, partitions=total, moved=moved))
         finally:
             delete_topic(connection, topic)
     return found
@@ -71,12 +71,12 @@ def _outcome(
         expected=numbers,
         found=[int(one.value or b"") for one in mine],
         partitions=partitions,
-        smallest=min(sizes),
-        largest=max(sizes),
+        least=min(sizes),
+        most=max(sizes),
         # In the order in which they were sent: a change of partition is the end of a batch.
         run=round(len(numbers) / (1 + _changes(mine)), 1),
         keys=len(homes),
-        scattered=sum(len(one) > 1 for one in homes.values()),
+        split=sum(len(one) > 1 for one in homes.values()),
         moved=moved,
     )
 

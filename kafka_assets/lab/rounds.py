@@ -179,11 +179,13 @@ def _restart(brokers: Brokers, topics: Sequence[str], say: Say) -> None:
 def _wait_in_sync(brokers: Brokers, topics: Sequence[str], replicas: Sequence[int]) -> None:
     leader, wanted = replicas[0], tuple(sorted(replicas))
 
-    def settled() -> bool:
-        found = _led(brokers, topics, brokers.nodes[-1])
+    def settled(asked: int) -> bool:
+        found = _led(brokers, topics, asked)
         return len(found) == len(topics) and all(one.leader == leader and one.in_sync == wanted for one in found)
 
-    until(settled, "all replicas are in sync")
+    # Each of them: a broker that has not heard of a new topic tells a producer that there is none.
+    for node in brokers.nodes:
+        until(lambda node=node: settled(node), "all replicas are in sync, and all brokers know it")
 
 
 def _led(brokers: Brokers, topics: Sequence[str], asked: int) -> list[Leadership]:

@@ -112,12 +112,16 @@ def semantics(
 ) -> list[Outcome]:
     """Each mode with a topic, a group and a scratch database of its own, two modes at a time."""
     describe_cluster(connection)  # nobody there is known before databases are made
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(max_workers=AT_ONCE)
+    try:
         running = [
             pool.submit(_one, connection, database, MODES[mode], records=records, kills=kills, say=say)
             for mode in dict.fromkeys(modes)
         ]
         return [one.result() for one in running]
+    finally:
+        # After a Ctrl-C, or where one failed, the others need not begin.
+        pool.shutdown(cancel_futures=True)
 
 
 def _one(connection: Connection, database: str, mode: Mode, *, records: int, kills: int, say: Say) -> Outcome:

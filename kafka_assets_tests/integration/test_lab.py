@@ -156,10 +156,10 @@ def test_records_spread_by_each_partitioner_and_keys_move_when_partitions_are_ad
     rows = command("lab", "partitioners", "--records", "600", "--keys", "61", "--json").json
     by_mode = {row["mode"]: row for row in rows}
     assert all(row["lost"] == row["doubled"] == 0 for row in rows)
-    assert by_mode["round-robin"]["smallest"] == by_mode["round-robin"]["largest"] == 100
-    assert (by_mode["key"]["keys"], by_mode["key"]["scattered"]) == (61, 0)
-    assert by_mode["round-robin"]["scattered"] > 0
-    assert 0 < by_mode["key, 8 partitions"]["moved"] < 61
+    assert by_mode["round-robin"]["least"] == by_mode["round-robin"]["most"] == 100
+    assert (by_mode["key"]["keys"], by_mode["key"]["split"]) == (61, 0)
+    assert by_mode["round-robin"]["split"] > 0
+    assert 0 < by_mode["key, then 8"]["moved"] < 61
     assert by_mode["sticky"]["run"] > by_mode["random"]["run"]
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_assets.errors import Permanent
 from kafka_assets.lab import segments
+from kafka_assets.lab.child import Child
 from kafka_assets.lab.outcome import counted
 from kafka_assets.lab.sightings import Sightings
 
@@ -70,3 +74,24 @@ def test_the_dump_of_a_log_and_its_indexes_is_understood() -> None:
     index, time_index = segments.entries_of(DUMPED)
     assert (index.offset, index.position, index.timestamp) == (9, 178, None)
     assert (time_index.offset, time_index.position, time_index.timestamp) == (9, None, 1_700_000_000_000)
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_says_why() -> None:
+    with Child("kafka_assets.lab.member", {}) as child, pytest.raises(Permanent, match="ended with 1") as raised:
+        child.said()
+    assert "KeyError" in raised.value.why
+
+
+@pytest.mark.slow
+def test_a_process_that_is_silent_is_not_waited_for_for_ever() -> None:
+    with Child("kafka_assets.lab.child", {}) as child:
+        assert child.said() is None  # the module alone does nothing, and ends in peace
+    with Child("kafka_assets.lab.member", {}) as child, pytest.raises(Permanent, match="said nothing"):
+        child.said(patience=0.01)
+
+
+def test_the_example_of_the_page_on_partitions_is_so() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "partitions.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    exec(compile(example, "partitions.md", "exec"), {})
