@@ -25,7 +25,8 @@ from kafka_assets_tests.acceptance.daemons import Daemon
 
 RECORDS = int(os.environ.get("KAFKA_ASSETS_CAMPAIGN_RECORDS", "12000"))
 KILLS = int(os.environ.get("KAFKA_ASSETS_CAMPAIGN_KILLS", "2"))
-SECONDS = 60 + 30 * KILLS
+SECONDS = 300 + 30 * KILLS
+"""Until a test gives up: on a machine that does much else a daemon alone takes half a minute to come up."""
 
 # Whoever is killed with all its workers is taken over when its lease ends: soon, so that the test ends, too.
 SHORT_LEASE = "import kafka_assets.assets.land as land\nland.LEASE_MS = 5000"
