@@ -121,27 +121,34 @@ def test_a_sensor_does_not_wait_for_a_live_commit(engine: Engine) -> None:
     assert rows(engine, "select p.last_stable from kafka_progress p order by p.partition") == [(100,), (300,)]
 
 
+@pytest.mark.parametrize("owner_first", [False, True])
 def test_a_run_and_an_owner_that_commit_at_the_same_time_leave_committed_through_right(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, owner_first: bool
 ) -> None:
     source = meet(engine)
     [key] = _plan(engine, source, 0, NewSlice(0, 5)) or []
     live = Live(engine, source).take()
     attempt = Attempt(engine, [key]).claim()
-    locked = threading.Event()
-    first, second = publishing._advance, transaction.advance
+    there, locked = threading.Event(), threading.Event()
 
-    def run_first(connection: Any, done: Any) -> None:
-        first(connection, done)
-        locked.set()
-        time.sleep(0.7)  # the owner waits for the row by now
+    def one_after_the_other(module: Any, name: str, *, first: bool) -> None:
+        advance = getattr(module, name)
 
-    def then_owner(connection: Any, **where: Any) -> None:
-        locked.wait(10)
-        second(connection, **where)
+        def then(*given: Any, **where: Any) -> None:
+            if first:
+                there.wait(10)
+                advance(*given, **where)
+                locked.set()
+                time.sleep(0.7)  # the other one waits for the row by now
+            else:
+                there.set()
+                locked.wait(10)
+                advance(*given, **where)
 
-    monkeypatch.setattr(publishing, "_advance", run_first)
-    monkeypatch.setattr(transaction, "advance", then_owner)
+        monkeypatch.setattr(module, name, then)
+
+    one_after_the_other(publishing, "_advance", first=not owner_first)
+    one_after_the_other(transaction, "advance", first=owner_first)
     # It need not have waited for what is planned: that is for upsert's sake, and whoever reads in order.
     both(attempt.publish, lambda: live.land(5, 9))
     assert committed_through(engine) == 9

@@ -36,8 +36,8 @@ class TestMergeOnServers(MergeContract):
         merged, both = threading.Event(), threading.Event()
         settle = Merge.settle
 
-        def slowly(self: Merge, *, deletes: bool) -> Generator[Any, None, Any]:
-            won = yield from settle(self, deletes=deletes)
+        def slowly(self: Merge, *, deletes: bool, topics: Any) -> Generator[Any, None, Any]:
+            won = yield from settle(self, deletes=deletes, topics=topics)
             if deletes:
                 # The tombstone is written, and not committed: the older row is on its way meanwhile.
                 merged.set()

@@ -157,7 +157,7 @@ OF_LIVE = (
         "ledger/committed.py",
         "    connection.execute(select(done.c.committed_through).where(mine).with_for_update()).all()\n",
         "",
-        BESIDE + "test_a_run_and_an_owner_that_commit_at_the_same_time_leave_committed_through_right[postgresql]",
+        BESIDE + "test_a_run_and_an_owner_that_commit_at_the_same_time_leave_committed_through_right[postgresql-True]",
     ),
     mutant(
         "rows of another owner are taken for the records' fault",
