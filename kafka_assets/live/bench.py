@@ -8,6 +8,7 @@ import statistics
 import string
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -187,6 +188,8 @@ def _together(jobs: Sequence[Mapping[str, object]]) -> list[tuple[float, float]]
     """Begin all processes, let them go when every one is ready, and wait for their times."""
     command = [sys.executable, "-m", "kafka_assets.live.bench_child"]
     children = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in jobs]
+    for child in children:
+        threading.Thread(target=_end_together, args=(child, children), daemon=True).start()
     try:
         for child, job in zip(children, jobs, strict=True):
             _tell(child, json.dumps(job))
@@ -206,6 +209,13 @@ def _together(jobs: Sequence[Mapping[str, object]]) -> list[tuple[float, float]]
             for pipe in (child.stdin, child.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+def _end_together(child: subprocess.Popen[str], children: Sequence[subprocess.Popen[str]]) -> None:
+    """One that fails takes the others with it: they would wait for it for ever."""
+    if child.wait() != 0:
+        for other in children:
+            other.kill()
 
 
 def _tell(child: subprocess.Popen[str], line: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.subscription import Subscription
+from kafka_assets.errors import Retryable
 from kafka_assets.forms import ArrowForm
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.leases import new_owner
@@ -68,7 +69,7 @@ def live(task: Task, *, group: str, limits: Limits) -> Times:
     stream = declare(name=task.table, topic=task.topic, target=task.table, schema=SCHEMA, on_bad="fail")
     owner, lease_ms = new_owner(), round(limits.lease * 1000)
     taking = _Gate(task.engine, task.connection, stream, owner=owner, lease_ms=lease_ms)
-    taking.look()
+    _met(taking)
     landing = Landing(task.engine, task.connection, ArrowForm(stream, "bench"), owner=owner, limits=limits)
     figures, gathering = Figures(), _Timed()
     with Keeper(task.engine, lease_ms=lease_ms, aside=landing.close_windows) as keeper:
@@ -89,6 +90,19 @@ def live(task: Task, *, group: str, limits: Limits) -> Times:
         finally:
             loop.close()
     return Times(gathering.first, last)
+
+
+def _met(taking: Taking) -> None:
+    """Both processes meet the topic at the same moment: one of them is told to come again."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            taking.look()
+            return
+        except Retryable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def _wait_for_go() -> None:
