@@ -144,6 +144,8 @@ class Runner:
         """A tick with its runs; how many there were."""
         found = self._tick()
         done.troubles = found.troubles
+        for skipped in found.skipped:
+            self._say(skipped)
         for event in found.events:
             self.instance.report_runless_asset_event(event)
         for request in found.requests:

@@ -45,6 +45,8 @@ class Tick:
     troubles: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     """What others do: no trouble, and nothing to be done."""
+    skipped: list[str] = field(default_factory=list[str])
+    """What was jumped over, as streams declare it."""
     planned: int = 0
     cursor: str | None = None
 
@@ -94,8 +96,8 @@ def tick(
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
     result.cursor = at.written()
-    for trouble in result.troubles:
-        log.warning(trouble)
+    for said in (*result.skipped, *result.troubles):
+        log.warning(said)
     return result
 
 
@@ -144,6 +146,7 @@ def _plan(
             plan.troubles.append(f"{stream.name}: no topic that the broker shows matches {stream.reads!r}")
         result.troubles += plan.troubles
         result.notes += plan.notes
+        result.skipped += plan.skipped
         result.planned += plan.planned
 
 
@@ -190,7 +193,7 @@ def sensor_result(found: Tick) -> dg.SensorResult:
     done = "everything that is in the topics is planned, and being landed or landed"
     if found.notes:
         done = f"{done}, or left to whoever lands it live"
-    reason = " | ".join([*(found.troubles or [done]), *found.notes])
+    reason = " | ".join([*([*found.skipped, *found.troubles] or [done]), *found.notes])
     return dg.SensorResult(skip_reason=reason, cursor=found.cursor)
 
 

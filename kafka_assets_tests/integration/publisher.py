@@ -22,6 +22,7 @@ from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.sinks import publish
 from kafka_assets.slices import SliceKey
+from kafka_assets_tests.freezing import freeze
 from kafka_assets_tests.ledgers import Attempt, chunk_of
 
 SEND_FILE = "_send_local_file"
@@ -41,7 +42,7 @@ class Frozen:
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == f"at {where}\n"
-        os.kill(self.process.pid, signal.SIGSTOP)
+        freeze(self.process.pid)
 
     def __enter__(self) -> Frozen:
         return self
