@@ -16,9 +16,11 @@ from confluent_kafka import TopicPartition
 from kafka_assets.broker.admin import admin
 from kafka_assets.broker.configs import add_partitions
 from kafka_assets.broker.groups import describe_group
+from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, transaction
+from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.topics import delete_topic
-from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicMissing
+from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicChanged, TopicMissing
 from kafka_assets.live import loop
 from kafka_assets.live.consumer import LiveConsumer
 from kafka_assets.settings import Settings
@@ -162,6 +164,39 @@ def test_a_topic_that_is_created_again_is_begun_with_and_the_rest_of_the_old_one
     assert stream.rows("select incarnation, retired_at is null from kafka_source order by id") == [(1, 0), (2, 1)]
     assert stream.rows(f"select min(id), max(id) from {stream.stream.target} where id >= 100") == [(100, 139)]
     assert stream.exact()
+
+
+def test_a_topic_of_the_same_name_is_not_the_same_topic(living: Declare) -> None:
+    stream = living()
+    topic = stream.stream.reads
+    stream.topic()
+    known = observe(stream.connection, [topic])[topic]
+    assert isinstance(known, TopicOffsets)
+    ids = TopicIds(stream.connection)
+    ids.require({topic: known.topic_id})
+    delete_topic(stream.connection, topic)
+    with pytest.raises(TopicMissing):
+        ids.require({topic: known.topic_id})
+    stream.topic()
+    with pytest.raises(TopicChanged, match="deleted and created again"):
+        ids.require({topic: known.topic_id})
+
+
+def test_nothing_is_committed_before_the_topics_id_was_asked(living: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, str]] = []
+
+    def require(self: TopicIds, ids: dict[str, str]) -> None:
+        asked.append(ids)
+        if len(asked) == 1:
+            raise TopicChanged("it was created again just now")
+
+    monkeypatch.setattr(TopicIds, "require", require)
+    stream = living()
+    stream.topic()
+    stream.ids(0, 30)
+    with stream.consuming() as [consumer]:
+        waited(lambda: stream.count == 30)
+    assert (consumer.figures.restarts, consumer.figures.commits, len(asked)) == (1, 1, 2) and stream.exact()
 
 
 @pytest.mark.parametrize("policy", ["record", "fail"])
