@@ -13,7 +13,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, TopicChanged
 from kafka_assets.ledger import planning as ledger
-from kafka_assets.ledger.behind import backlogs, database_ms
+from kafka_assets.ledger.behind import backlogs, database_ms, policy_of
 from kafka_assets.ledger.meeting import meet_topics, origins
 from kafka_assets.ledger.sources import Source
 from kafka_assets.plan import Backlog, NewSlice, Offsets, Policy, Progress, SkipPolicy, in_turns, plan_partition
@@ -119,8 +119,7 @@ class StreamPlan:
 
     @property
     def _skip(self) -> SkipPolicy | None:
-        said = self.stream.skip_when_behind
-        return said and SkipPolicy(records=said.records, age=said.age, keep=said.keep, every=said.every)
+        return policy_of(self.stream)
 
     def _backlogs(
         self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]

@@ -16,12 +16,19 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
 from kafka_assets.plan import SKIP_REASON, Backlog, SkipPolicy, jump
+from kafka_assets.streams import Stream
 
 Place = tuple[int, int]
 """A source's id, and a partition."""
 LATELY = 200
 """So many of a partition's newest slices are looked at for what was skipped lately."""
 _PAGE = 200
+
+
+def policy_of(stream: Stream) -> SkipPolicy | None:
+    """What the stream declares, as planning wants it."""
+    said = stream.skip_when_behind
+    return said and SkipPolicy(records=said.records, age=said.age, keep=said.keep, every=said.every)
 
 
 def backlogs(

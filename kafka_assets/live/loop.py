@@ -41,6 +41,7 @@ _BUSY = 0.02
 _FULL = 1.0
 """Seconds to wait for the worker before the partitions are paused, which drops what was fetched ahead."""
 _COUNTED_EVERY = 1.0
+_REVIEWED_EVERY = 10.0
 _MOST_BEHIND = 30.0
 """Seconds between two tries, at most."""
 
@@ -88,6 +89,8 @@ class Loop:
         self._uncommitted: Sequence[Place] = ()
         self._through: dict[Place, int] = {}
         self._counted_at = 0.0
+        self._reviewing: Future[list[Place]] | None = None
+        self._reviewed_at = time.monotonic()
 
     # -- what the group says; called inside consume() and close()
 
@@ -119,6 +122,7 @@ class Loop:
     def turn(self, group: Subscription) -> None:
         """Take what the worker has done, give it more, and ask Kafka once."""
         self._settle(group)
+        self._review(group)
         self._begin()
         self._launch(group)
         room = self.limits.records - self.gathering.records
@@ -167,6 +171,23 @@ class Loop:
         self._worker.shutdown(wait=True)
 
     # -- beginning with partitions
+
+    def _review(self, group: Subscription) -> None:
+        """Where the stream says how far behind is too far: see who is, now and then."""
+        if not self.taking.jumping.declared:
+            return
+        if self._reviewing is not None and self._reviewing.done():
+            done, self._reviewing = self._reviewing, None
+            try:
+                self._restart(group, done.result())
+            except Retryable as error:
+                _log.warning("%s", error)
+        now = time.monotonic()
+        if self._reviewing is None and self.flight is None and now - self._reviewed_at > _REVIEWED_EVERY:
+            self._reviewed_at = now
+            standing = {place: (held.lease.source, held.position) for place, held in self.gathering.held.items()}
+            if standing:
+                self._reviewing = self._worker.submit(self.taking.jumping.behind, standing)
 
     def _begin(self) -> None:
         now = time.monotonic()

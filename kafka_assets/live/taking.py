@@ -20,6 +20,7 @@ from kafka_assets.ledger.leases import Lease, ready, take, taken_over
 from kafka_assets.ledger.meeting import meet_topics, origins
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
 from kafka_assets.live.batch import Place
+from kafka_assets.live.jumping import Jumping
 from kafka_assets.plan import Offsets, Progress, expired
 from kafka_assets.streams import Stream
 
@@ -65,6 +66,7 @@ class Taking:
     def __init__(self, engine: Engine, connection: Connection, stream: Stream, *, owner: str, lease_ms: int) -> None:
         self._engine, self._connection, self._stream = engine, connection, stream
         self._owner, self._lease_ms = owner, lease_ms
+        self.jumping = Jumping(engine, connection, stream)
 
     def look(self) -> dict[tuple[str, int, int], int]:
         """Meet all that the stream reads now; the end of each partition by asset, source and partition.
@@ -119,29 +121,38 @@ class Taking:
         return answers
 
     def _past_what_expired(self, met: Met, lease: Lease, position: int) -> int:
-        """What retention took before it was read is an error or recorded, as the stream declares: never a jump."""
+        """What retention took before it was read is an error or recorded, as the stream declares: never a jump.
+
+        Except for what it wants to be jumped over, where it is too far behind.
+        """
         where = f"{met.source.topic}:{lease.partition}"
         standing, policy = Progress(position, None), self._stream.on_expired
+        offsets = met.offsets[lease.partition]
         try:
-            lost = expired(where, standing, met.offsets[lease.partition], on_expired=policy)
+            lost = expired(where, standing, offsets, on_expired=policy)
         except Truncated:
             # Whoever had the partition before may have known a later end than ours.
-            lost = expired(where, standing, self._again(met)[lease.partition], on_expired=policy)
-        if not lost:
+            offsets = self._again(met)[lease.partition]
+            lost = expired(where, standing, offsets, on_expired=policy)
+        at = lost[-1].end if lost else position
+        over = self.jumping.over(met.source, lease.partition, at=at, end=offsets.last_stable)
+        left_out = [*lost, *([over] if over is not None else [])]
+        if not left_out:
             return position
         done = ledger.commit_plan(
             self._engine,
             met.source,
             lease.partition,
             expected=position,
-            slices=lost,
+            slices=left_out,
             asset=self._stream.asset,
             owner=self._owner,
         )
         if done is None:
             raise taken_over(lease)
-        _log.warning("%s: offsets %d to %d expired before they were read", where, position, lost[-1].end)
-        return lost[-1].end
+        for one in left_out:
+            _log.warning("%s: offsets %d to %d are %s: %s", where, one.start, one.end, one.kind, one.reason)
+        return left_out[-1].end
 
     def _again(self, met: Met) -> Mapping[int, Offsets]:
         topic = met.source.topic

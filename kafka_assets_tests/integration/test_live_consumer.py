@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ from confluent_kafka import TopicPartition
 from kafka_assets.broker.admin import admin
 from kafka_assets.broker.configs import add_partitions
 from kafka_assets.broker.groups import describe_group
+from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, transaction
+from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.topics import delete_topic
-from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicMissing
+from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicChanged, TopicMissing
+from kafka_assets.live import loop
 from kafka_assets.live.consumer import LiveConsumer
 from kafka_assets.settings import Settings
 from kafka_assets_tests.integration.groups import fresh
@@ -162,6 +166,39 @@ def test_a_topic_that_is_created_again_is_begun_with_and_the_rest_of_the_old_one
     assert stream.exact()
 
 
+def test_a_topic_of_the_same_name_is_not_the_same_topic(living: Declare) -> None:
+    stream = living()
+    topic = stream.stream.reads
+    stream.topic()
+    known = observe(stream.connection, [topic])[topic]
+    assert isinstance(known, TopicOffsets)
+    ids = TopicIds(stream.connection)
+    ids.require({topic: known.topic_id})
+    delete_topic(stream.connection, topic)
+    with pytest.raises(TopicMissing):
+        ids.require({topic: known.topic_id})
+    stream.topic()
+    with pytest.raises(TopicChanged, match="deleted and created again"):
+        ids.require({topic: known.topic_id})
+
+
+def test_nothing_is_committed_before_the_topics_id_was_asked(living: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, str]] = []
+
+    def require(self: TopicIds, ids: dict[str, str]) -> None:
+        asked.append(ids)
+        if len(asked) == 1:
+            raise TopicChanged("it was created again just now")
+
+    monkeypatch.setattr(TopicIds, "require", require)
+    stream = living()
+    stream.topic()
+    stream.ids(0, 30)
+    with stream.consuming() as [consumer]:
+        waited(lambda: stream.count == 30)
+    assert (consumer.figures.restarts, consumer.figures.commits, len(asked)) == (1, 1, 2) and stream.exact()
+
+
 @pytest.mark.parametrize("policy", ["record", "fail"])
 def test_what_expired_before_it_was_read_is_recorded_or_said(living: Declare, policy: str) -> None:
     stream = living(on_expired=policy)
@@ -200,6 +237,30 @@ def test_what_expires_under_a_consumer_is_never_jumped_over(living: Declare) -> 
         waited(lambda: stream.sql("select planned_through from kafka_progress") == 26)
     lost = stream.rows("select start_offset, end_offset from kafka_slice where kind = 'lost'")
     assert lost == [(10, 22)] and stream.count == 13 and stream.exact()
+
+
+def test_a_stream_that_is_too_far_behind_is_read_from_its_newest_offsets_on(
+    living: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_REVIEWED_EVERY", 0.2)
+    stream = living(skip_when_behind={"records": 100, "keep": 10, "every": "1s"})
+    stream.topic()
+    stream.ids(0, 90)
+    with stream.consuming():
+        waited(lambda: stream.count == 90)  # not too many
+    stream.ids(90, 390)
+    with stream.consuming():
+        waited(lambda: stream.count == 100)
+        skipped = "select start_offset, end_offset from kafka_slice where kind = 'skipped' order by start_offset"
+        assert stream.rows(skipped) == [(90, 380)]
+        time.sleep(1.1)
+        # An open transaction keeps the consumer where it is: what it holds back is jumped over when it ends.
+        with transaction(stream.connection, stream.stream.reads, transactional_id=fresh("tx")) as one:
+            one.produce([Record(value=b'{"id": 1}', partition=0)])
+            stream.ids(400, 600)
+            one.commit()
+        waited(lambda: stream.sql("select planned_through from kafka_progress") == 592)
+    assert stream.exact() and stream.sql("select count(*) from kafka_slice where kind = 'skipped'") in {1, 2}
 
 
 def test_it_ends_when_it_has_caught_up_and_kafka_is_told_only_on_request(living: Declare) -> None:
