@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafka_assets.broker.stopping import stopped_by_signals
     from kafka_assets.broker.threads import run_in_threads
     from kafka_assets.broker.workers import Workers
+    from kafka_assets.live.consumer import LiveConsumer
     from kafka_assets.live.in_ledger import InLedger
     from kafka_assets.live.listener import kafka_listener
     from kafka_assets.live.listening import run_listeners
@@ -22,6 +23,7 @@ __all__ = [
     "InLedger",
     "InTransaction",
     "KafkaTopic",
+    "LiveConsumer",
     "Workers",
     "build_definitions",
     "build_sensor",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "LiveConsumer": "kafka_assets.live.consumer",
     "KafkaTopic": "kafka_assets.assets.component",
     "kafka_asset": "kafka_assets.assets.decorator",
     "build_definitions": "kafka_assets.assets.definitions",

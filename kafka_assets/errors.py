@@ -120,6 +120,10 @@ class Truncated(Permanent):
     """The topic ends below what was already planned, under the same topic id."""
 
 
+class NotCaughtUp(Permanent):
+    """Not all that was there at the beginning is committed, and nothing moves any more."""
+
+
 class LedgerMissing(Permanent):
     """The database has no ledger, or one of another version."""
 

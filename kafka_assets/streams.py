@@ -40,7 +40,8 @@ def duration(value: Any) -> Any:
 
 
 def _written(value: timedelta) -> str:
-    return f"{value.total_seconds():g}s"
+    """As `duration` reads it: never with an exponent."""
+    return f"{value.total_seconds():f}".rstrip("0").rstrip(".") + "s"
 
 
 MIN_KEEP_KEYS = timedelta(hours=1)
@@ -74,6 +75,33 @@ class SliceLimits(BaseModel):
     runs: int = Field(default=4, ge=1, le=100)
 
 
+class SkipWhenBehind(BaseModel):
+    """Where fresh matters more than all: a partition that is too far behind is read from its newest offsets on.
+
+    Too far: with more than `records` unread, or with a record older than `age`. All but the newest `keep` are then
+    left out for ever, at most once in `every`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    records: int | None = Field(default=None, ge=1)
+    age: Duration | None = None
+    keep: int = Field(ge=0)
+    every: Duration = timedelta(minutes=15)
+    stale_keys: bool = False
+    """Mode upsert: yes, a key whose newest record is jumped over stays as it was, deleted or not."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.records is None and self.age is None:
+            raise ValueError("say what is too far behind: records, age, or both")
+        if self.records is not None and self.keep > self.records:
+            raise ValueError(f"keep ({self.keep}) is more than records ({self.records}): nothing would be jumped over")
+        if self.every <= timedelta(0) or (self.age is not None and self.age <= timedelta(0)):
+            raise ValueError("age and every are longer than nothing")
+        return self
+
+
 class Stream(BaseModel):
     """One declared stream, made valid once; inside, nobody checks it again."""
 
@@ -98,6 +126,8 @@ class Stream(BaseModel):
     on_bad: Literal["quarantine", "fail"] = "quarantine"
     max_bad_ratio: float = Field(default=0.01, ge=0, le=1)
     on_expired: Literal["fail", "record"] = "fail"
+    skip_when_behind: SkipWhenBehind | None = None
+    """What is left out where a partition is too far behind; else nothing ever is."""
     evolve: Literal["none", "add_columns"] = "none"
     """What becomes of columns that the stream delivers and an existing table lacks: refused, or added as nullable."""
     scope: Literal["record", "slice"] = "record"
@@ -177,6 +207,13 @@ class Stream(BaseModel):
             raise ValueError("mode upsert needs key: the columns that tell rows apart, for example [id] or [kafka_key]")
         if self.mode == "append" and (self.key or self.order_by != "offset"):
             raise ValueError("key and order_by belong to mode upsert; an append table is identified by its offsets")
+        if self.mode == "upsert" and self.skip_when_behind is not None and not self.skip_when_behind.stale_keys:
+            raise ValueError(
+                "skip_when_behind loses keys in mode upsert: one whose newest record is jumped over keeps its old row,"
+                " though it changed or was deleted; say stale_keys: true in it if that is what you want"
+            )
+        if self.mode == "append" and self.skip_when_behind is not None and self.skip_when_behind.stale_keys:
+            raise ValueError("stale_keys in skip_when_behind belongs to mode upsert; leave it out")
         if self.mode == "upsert" and self.scope == "slice":
             raise ValueError(
                 "scope slice belongs to mode append: a row made of many records has no version of its own, "

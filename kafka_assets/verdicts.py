@@ -119,18 +119,26 @@ def exact_counts(recent: Sequence[Recent]) -> Verdict:
     )
 
 
-def lag(places: Sequence[Place], *, max_lag_ms: int) -> Verdict:
+def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0) -> Verdict:
+    """`skipped`: offsets that were left out lately, and wait no more."""
     waited = max((one.waits_ms for one in places if one.lag), default=0)
     offsets = sum(one.lag for one in places)
-    numbers = {"lag_offsets": offsets, "waited_seconds": waited / 1000, "max_lag_seconds": max_lag_ms / 1000}
+    numbers = {
+        "lag_offsets": offsets,
+        "waited_seconds": waited / 1000,
+        "max_lag_seconds": max_lag_ms / 1000,
+        "skipped_offsets": skipped,
+    }
+    left_out = f" · {skipped} others were skipped lately (`kafka-assets slices` says why)" if skipped else ""
     if waited <= max_lag_ms:
-        return Verdict("lag", True, f"{offsets} offsets wait, since {waited / 1000:.0f} s at most", numbers)
+        return Verdict("lag", True, f"{offsets} offsets wait, since {waited / 1000:.0f} s at most{left_out}", numbers)
     worst = max((one for one in places if one.lag), key=lambda one: one.waits_ms)
     return Verdict(
         "lag",
         False,
         f"{offsets} offsets wait, some of {worst.named} since {waited / 1000:.0f} s · runs are too slow or fail, or "
-        "the sensor or the daemon is off · look at the sensor kafka_slices, at failed runs, and at stuck_slices",
+        "the sensor or the daemon is off · look at the sensor kafka_slices, at failed runs, and at stuck_slices"
+        + left_out,
         numbers,
     )
 

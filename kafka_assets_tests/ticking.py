@@ -17,6 +17,7 @@ from kafka_assets.assets.names import DIGEST_TAG
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, PartitionOffsets, TopicOffsets
 from kafka_assets.errors import KafkaAssetsError, TopicMissing
+from kafka_assets.ledger import engine as doors
 from kafka_assets.ledger.claims import release
 from kafka_assets.ledger.publications import results
 from kafka_assets.slices import SliceKey, digest
@@ -163,3 +164,34 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(ticks, "observe_chosen", broker.observe_chosen)
     monkeypatch.setattr(planning, "observe", broker.observe)
     return broker
+
+
+class Killed(BaseException):
+    """The sensor's process is gone."""
+
+
+def at_commits(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None], *, after: bool) -> None:
+    """Do something at each commit to the ledger; `then` is told which it is."""
+    commit, count = doors._commit, 0
+
+    def counted(connection: Any) -> None:
+        nonlocal count
+        count += 1
+        number = count
+        if not after:
+            then(number)
+        commit(connection)
+        if after:
+            then(number)
+
+    monkeypatch.setattr(doors, "_commit", counted)
+
+
+def killing(wanted: int) -> Callable[[int], None]:
+    """For `at_commits`: the process dies there."""
+
+    def then(number: int) -> None:
+        if number == wanted:
+            raise Killed
+
+    return then

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,43 +32,75 @@ SIZE = (1500, 950)
 PATIENCE = 60.0
 """Seconds until a page must show what its picture is for."""
 
-# name, path, what to click before the picture, what the page must show
-PAGES = [
-    ("asset", "/assets/orders", None, "rows_per_second"),
-    ("partitions", "/assets/orders?view=partitions", "orders:0:", "records_read"),
-    ("plots", "/assets/orders?view=overview", "Plots", "records_read"),
-    ("checks", "/assets/orders?view=checks", None, "no_gaps"),
-    ("lineage", "/assets/orders?view=lineage", None, "orders"),
-]
+LARGEST = 300_000
+"""Bytes: a picture of more is not for a repository."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A page, what it must show, what to click on it first, and what to bring to its top."""
+
+    name: str
+    path: str
+    shows: Sequence[str]
+    click: str | None = None
+    top: str | None = None
+    never: Sequence[str] = ("Loading", "Not Evaluated", "Unexpected", "An error")
+
+
+PAGES = (
+    Picture("asset", "/assets/orders", shows=["Latest check results", "kafka_offset", "rows_per_second"]),
+    Picture("partitions", "/assets/orders?view=partitions", click="orders:0:", shows=["Missing (0)", "records_read"]),
+    Picture("plots", "/assets/orders", click="Plots", top="Metadata", shows=["rows_per_second"]),
+    Picture("checks", "/assets/orders?view=checks&checkDetail=no_gaps", shows=["stuck_slices", "Passed"]),
+    Picture("lineage", "/assets/orders?view=lineage", shows=["100% filled", "order_totals", "shop_report"]),
+)
 
 
 def main() -> None:
     browser = chromium()
     PICTURES.mkdir(parents=True, exist_ok=True)
-    with demo() as url, devtools(browser) as page:
-        run_checks(url)
-        for name, path, click, wanted in PAGES:
-            page.go(url + path)
-            page.wait_for(wanted if click is None else click)
-            if click is not None:
-                page.click(click)
-                page.wait_for(wanted)
-            time.sleep(3)  # what moves into place comes to rest
-            (PICTURES / f"{name}.png").write_bytes(page.picture())
-            print(f"docs/pictures/{name}.png")
+    with demo() as url:
+        wait_until_told(url)
+        run_and_judge(url)
+        with devtools(browser) as page:
+            for one in PAGES:
+                take(page, url, one)
+
+
+def take(page: Page, url: str, wanted: Picture) -> None:
+    page.go(url + wanted.path)
+    if wanted.click is not None:
+        page.wait_for(wanted.click)
+        page.click(wanted.click)
+    for text in wanted.shows:
+        page.wait_for(text)
+    if wanted.top is not None:
+        page.bring_up(wanted.top)
+    time.sleep(4)  # what moves into place comes to rest
+    for text in wanted.never:
+        page.wait_for(text, gone=True)
+    picture = page.picture()
+    if len(picture) > LARGEST:
+        sys.exit(f"the picture {wanted.name} has {len(picture)} bytes, more than {LARGEST}")
+    (PICTURES / f"{wanted.name}.png").write_bytes(picture)
+    print(f"docs/pictures/{wanted.name}.png {len(picture) / 1000:.0f} kB")
 
 
 def chromium() -> Path:
     """Debian's Chromium with what this machine lacks for it, below the user's cache."""
     folder = cache_folder() / "chromium"
-    if not (folder / "usr/lib/chromium/chromium").exists():
+    if not folder.exists():
         # With the machine's own apt and its own suite: only what is not installed is fetched.
         planned = run("apt-get", "-s", "install", "--no-install-recommends", "chromium")
         packages = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
-        with tempfile.TemporaryDirectory() as downloads:
-            run("apt-get", "-o", "APT::Sandbox::User=", "download", "-qq", *packages, folder=Path(downloads))
-            for package in sorted(Path(downloads).glob("*.deb")):
-                run("dpkg-deb", "-x", str(package), str(folder))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+            run("apt-get", "-o", "APT::Sandbox::User=", "download", "-qq", *packages, folder=Path(aside))
+            for package in sorted(Path(aside).glob("*.deb")):
+                run("dpkg-deb", "-x", str(package), f"{aside}/unpacked")
+            # All of it at once: whoever is killed before leaves nothing that looks whole.
+            Path(aside, "unpacked").rename(folder)
     return folder
 
 
@@ -95,44 +128,78 @@ def demo() -> Iterator[str]:
         running.wait(timeout=120)
 
 
-def run_checks(url: str) -> None:
-    """Ask Dagster to run the asset's checks, as its page's button does, and wait until each has an answer."""
-    run_id = ask(
+LANDED = ("orders", "order_totals", "customers")
+LAUNCH = """mutation($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
+  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+STATUS = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+NODES = """{ assetNodes { assetKey { path } repository { name location { name } }
+  partitionStats { numMaterialized numPartitions }
+  assetChecksOrError { ... on AssetChecks { checks {
+    name executionForLatestMaterialization { status evaluation { success description } } } } } } }"""
+
+
+def wait_until_told(url: str) -> None:
+    """Until Dagster knows of every slice: a check that ran before the last one would be none of the newest data."""
+    deadline = time.monotonic() + 240
+    while True:
+        stats = {name: node["partitionStats"] for name, node in nodes(url).items() if name in LANDED}
+        if all(one["numPartitions"] == one["numMaterialized"] > 0 for one in stats.values()):
+            return
+        if time.monotonic() > deadline:
+            sys.exit(f"Dagster was not told of all slices: {stats}")
+        time.sleep(2)
+
+
+def run_and_judge(url: str) -> None:
+    """Materialize what has no slices and run all checks, as the pages' buttons do; each must have passed."""
+    report = [{"path": ["shop_report"]}]
+    launch(url, assetSelection=report, assetCheckSelection=[])
+    for name, node in nodes(url).items():
+        checks = [{"assetKey": {"path": [name]}, "name": one["name"]} for one in checks_of(node)]
+        if checks:
+            launch(url, assetSelection=[], assetCheckSelection=checks)
+    for name, node in nodes(url).items():
+        for one in checks_of(node):
+            answer = one["executionForLatestMaterialization"]
+            if answer is None or answer["status"] != "SUCCEEDED":
+                sys.exit(f"the check {one['name']} of {name} did not pass: {answer}")
+
+
+def launch(url: str, **selection: Any) -> None:
+    """A run of these assets or checks, to its end."""
+    repository = nodes(url)["orders"]["repository"]
+    selector = {
+        "repositoryName": repository["name"],
+        "repositoryLocationName": repository["location"]["name"],
+        "pipelineName": "__ASSET_JOB",
+        **selection,
+    }
+    launched = ask(
         url,
-        LAUNCH_CHECKS,
+        LAUNCH,
         params={
             "mode": "default",
             "executionMetadata": {"tags": []},
             "runConfigData": "{}",
-            "selector": {
-                **location(url),
-                "pipelineName": "__ASSET_JOB",
-                "assetSelection": [],
-                "assetCheckSelection": [{"assetKey": {"path": ["orders"]}, "name": name} for name in checks(url)],
-            },
+            "selector": selector,
         },
-    )["launchPipelineExecution"]["run"]["runId"]
-    deadline = time.monotonic() + 180
-    while ask(url, STATUS, id=run_id)["runOrError"]["status"] not in {"SUCCESS", "FAILURE"}:
-        if time.monotonic() > deadline:
-            sys.exit("the checks did not end")
+    )["launchPipelineExecution"]
+    if "run" not in launched:
+        sys.exit(f"Dagster does not launch {selection}: {launched.get('message')}")
+    deadline = time.monotonic() + 240
+    while (status := ask(url, STATUS, id=launched["run"]["runId"])["runOrError"]["status"]) != "SUCCESS":
+        if status in {"FAILURE", "CANCELED"} or time.monotonic() > deadline:
+            sys.exit(f"the run of {selection} did not succeed: it is {status}")
         time.sleep(1)
 
 
-LAUNCH_CHECKS = """mutation($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) {
-  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
-STATUS = "query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
-CHECKS = """query { assetNodes(assetKeys: [{path: ["orders"]}]) { repository { name location { name } }
-  assetChecksOrError { ... on AssetChecks { checks { name } } } } }"""
+def nodes(url: str) -> dict[str, Any]:
+    """Every asset of the code location by its name."""
+    return {"/".join(one["assetKey"]["path"]): one for one in ask(url, NODES)["assetNodes"]}
 
 
-def checks(url: str) -> list[str]:
-    return [one["name"] for one in ask(url, CHECKS)["assetNodes"][0]["assetChecksOrError"]["checks"]]
-
-
-def location(url: str) -> dict[str, str]:
-    found = ask(url, CHECKS)["assetNodes"][0]["repository"]
-    return {"repositoryName": found["name"], "repositoryLocationName": found["location"]["name"]}
+def checks_of(node: Any) -> list[Any]:
+    return node["assetChecksOrError"].get("checks", [])
 
 
 def ask(url: str, query: str, **variables: Any) -> Any:
@@ -179,6 +246,12 @@ def devtools(folder: Path) -> Iterator[Page]:
             browser.wait(timeout=30)
 
 
+_INNERMOST = (
+    "[...document.querySelectorAll('body *')].filter(one => one.children.length < 3"
+    " && one.innerText?.trim().startsWith(%s)).pop()"
+)
+
+
 class Page:
     """What the pictures need of the DevTools protocol."""
 
@@ -188,21 +261,23 @@ class Page:
     def go(self, url: str) -> None:
         self._call("Page.navigate", url=url)
 
-    def wait_for(self, text: str) -> None:
-        """Wait until the page shows a text."""
+    def wait_for(self, text: str, *, gone: bool = False) -> None:
+        """Wait until the page shows a text, or no longer does."""
         deadline = time.monotonic() + PATIENCE
-        while not self._evaluate(f"document.body && document.body.innerText.includes({json.dumps(text)})"):
+        while self._evaluate(f"!!document.body && document.body.innerText.includes({json.dumps(text)})") is gone:
             if time.monotonic() > deadline:
-                (PICTURES / "failed.png").write_bytes(self.picture())
-                sys.exit(f"the page does not show {text!r}: see docs/pictures/failed.png")
+                failed = Path(tempfile.gettempdir(), "failed.png")
+                failed.write_bytes(self.picture())
+                sys.exit(f"the page {'still shows' if gone else 'does not show'} {text!r}: see {failed}")
             time.sleep(0.5)
 
     def click(self, text: str) -> None:
         """Click on the innermost element whose text begins so."""
-        self._evaluate(
-            f"[...document.querySelectorAll('*')].filter(one => one.innerText?.startsWith({json.dumps(text)}))"
-            ".pop()?.click()"
-        )
+        self._evaluate(f"{_INNERMOST % json.dumps(text)}?.click()")
+
+    def bring_up(self, text: str) -> None:
+        """Scroll so that this element stands at the top."""
+        self._evaluate(f"{_INNERMOST % json.dumps(text)}?.scrollIntoView({{block: 'start'}})")
 
     def picture(self) -> bytes:
         return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])

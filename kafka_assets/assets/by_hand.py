@@ -16,7 +16,7 @@ from kafka_assets.ledger.requests import waiting
 from kafka_assets.ledger.schema import current_revision, ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
 from kafka_assets.ledger.standing import progress_of
-from kafka_assets.plan import NewSlice, Offsets, Progress
+from kafka_assets.plan import Backlog, NewSlice, Offsets, Progress, SkipPolicy
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 
@@ -90,11 +90,11 @@ class _Plan(StreamPlan):
 
     wanted: list[Wanted] = field(default_factory=list[Wanted])
 
-    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
-        before = self.planned
-        super()._commit(candidate, new)
-        if self.planned > before:
+    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> bool:
+        stand = super()._commit(candidate, new)
+        if stand:
             self._want(candidate, new)
+        return stand
 
     def _want(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
         source = candidate.source
@@ -137,5 +137,13 @@ class _DryPlan(_Plan):
         fresh = {part: Progress(origin, 0) for part, origin in origins.items() if part not in known}
         return {part: replace(at, pending_ms=at.pending_ms or 0) for part, at in {**fresh, **known}.items()}
 
-    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
+    def _judged(
+        self, source: Source, skip: SkipPolicy, ends: Mapping[int, tuple[int, int]], young: Mapping[int, int]
+    ) -> Mapping[int, Backlog]:
+        if source.id > 0:
+            return super()._judged(source, skip, ends, young)
+        return {part: Backlog(young_from=young.get(part)) for part in ends}
+
+    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> bool:
         self._want(candidate, new)
+        return True

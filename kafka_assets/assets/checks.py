@@ -163,7 +163,7 @@ def _judged(
     return [
         no_gaps(places, below=standing.below, found=gaps),
         exact_counts(standing.recent),
-        lag(places, max_lag_ms=int(stream.max_lag.total_seconds() * 1000)),
+        lag(places, max_lag_ms=int(stream.max_lag.total_seconds() * 1000), skipped=standing.skipped),
         quarantine_ratio(standing.recent, max_bad_ratio=stream.max_bad_ratio),
         retention_headroom(
             expiring,

@@ -35,6 +35,18 @@ class Slices(dg.Model, dg.Resolvable):
     runs: int | None = Field(default=None, description="So many runs land them at a time; 4.")
 
 
+class SkipWhenBehind(dg.Model, dg.Resolvable):
+    """What is left out where a partition is too far behind."""
+
+    records: int | None = Field(default=None, description="More unread offsets than this are too many.")
+    age: str | float | None = Field(default=None, description="An older unread record is too old.")
+    keep: int = Field(description="So many of the newest offsets are read all the same.")
+    every: str | float | None = Field(default=None, description="At most once in so long; 15m.")
+    stale_keys: bool | None = Field(
+        default=None, description="With upsert: accept rows that are not brought up to date."
+    )
+
+
 class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     """A Kafka topic that lands in a SQL table exactly once: one asset, whose partitions are slices of the topic."""
 
@@ -54,6 +66,9 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     on_bad: Literal["quarantine", "fail"] | None = Field(default=None, description="What a bad record does.")
     max_bad_ratio: float | None = Field(default=None, description="More bad records than this fail the slice.")
     on_expired: Literal["fail", "record"] | None = Field(default=None, description="What expired offsets do.")
+    skip_when_behind: Annotated[SkipWhenBehind | None, dg.Resolver.default()] = Field(
+        default=None, description="What is left out where a partition is too far behind; nothing if not said."
+    )
     max_attempts: int | None = Field(default=None, description="So many failures alone, and a slice is given up.")
     group: str | None = Field(default=None, description="The asset's name in the ledger; its name in Dagster.")
     keep_keys: str | float | None = Field(default=None, description="Dagster forgets keys older than this.")

@@ -169,7 +169,7 @@ class DerivedLanding(Landing):
 
 
 def _refuse_what_is_the_upstreams(name: str, attributes: Mapping[str, Any]) -> None:
-    if theirs := sorted({"topic", "topics", "schema", "keep_keys"} & attributes.keys()):
+    if theirs := sorted({"topic", "topics", "schema", "keep_keys", "skip_when_behind"} & attributes.keys()):
         raise StreamError(
             f"stream {name!r}: {theirs[0]} is its upstream's",
             why="the two share their slices",

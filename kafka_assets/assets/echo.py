@@ -89,7 +89,7 @@ def _look(engine: Engine, cursor: Cursor, by_asset: Mapping[str, Stream]) -> _Lo
         now, head = ledger.moment(connection)
         at = min(cursor.met, head)  # another ledger than before, which has fewer
         through = min(at + MET_PER_TICK, head) if len(cursor.waiting) < WAITING else at
-        done = sorted(cursor.waiting - ledger.uncommitted(connection, assets=by_asset)) if cursor.waiting else []
+        done = sorted(cursor.waiting - ledger.unfinished(connection, assets=by_asset)) if cursor.waiting else []
         landed = [one for one in ledger.those(connection, done[:MET_PER_TICK]) if one.asset in by_asset]
         # Of a stream that was taken out of the project; if it comes back, the sweep finds them.
         strangers = {*done[:MET_PER_TICK]} - {one.id for one in landed}

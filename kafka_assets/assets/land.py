@@ -12,7 +12,9 @@ from sqlalchemy import Engine
 from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, Retryable, SliceRefused, TopicChanged, Truncated
+from kafka_assets.ledger import windows
 from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, release
+from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.fences import kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
@@ -42,6 +44,7 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
     if not wanted:
         return done
     _refuse_lost(wanted)
+    _refuse_open(engine, wanted)
     claims = claim(engine, wanted, run_id=landing.run_id, force=force, lease_ms=LEASE_MS)
     try:
         with kept_alive(engine, claims, lease_ms=LEASE_MS):
@@ -173,3 +176,11 @@ def _refuse_lost(publications: Sequence[Publication]) -> None:
                 why="its records are gone, or a policy jumped over them",
                 cure="nothing can be landed from it",
             )
+
+
+def _refuse_open(engine: Engine, publications: Sequence[Publication]) -> None:
+    """Before anything is read; asked again under the publication's lock."""
+    for one in publications:
+        if one.is_open:
+            with read(engine) as connection:
+                raise windows.refused(connection, one.key, one.slice_id)

@@ -13,9 +13,10 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, offsets_at
 from kafka_assets.errors import KafkaAssetsError, TopicChanged
 from kafka_assets.ledger import planning as ledger
+from kafka_assets.ledger.behind import backlogs, database_ms
 from kafka_assets.ledger.meeting import meet_topics, origins
 from kafka_assets.ledger.sources import Source
-from kafka_assets.plan import NewSlice, Offsets, Policy, Progress, in_turns, plan_partition
+from kafka_assets.plan import Backlog, NewSlice, Offsets, Policy, Progress, SkipPolicy, in_turns, plan_partition
 from kafka_assets.streams import Stream
 
 Where = tuple[int, int]
@@ -38,6 +39,10 @@ class StreamPlan:
     until: float
     """On the monotonic clock: when it must be done, since Dagster ends an evaluation that takes a minute."""
     troubles: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    """What is left to others."""
+    skipped: list[str] = field(default_factory=list[str])
+    """What was jumped over, as skip_when_behind says."""
     planned: int = 0
 
     def run(self, seen: Mapping[str, Observation], *, there: Collection[str]) -> None:
@@ -87,12 +92,23 @@ class StreamPlan:
             max_delay=self.stream.slices.max_delay,
             on_expired=self.stream.on_expired,
             max_slices=self.stream.slices.per_tick,
+            skip=self._skip,
         )
+        if owners := sorted({at.owner for at in progress.values() if at.owner is not None}):
+            held = sum(at.owner is not None for at in progress.values())
+            self.notes.append(
+                f"{self.stream.name}: {held} of {len(progress)} partitions of {source.topic!r} are landed live by "
+                + ", ".join(owners[:3])
+                + (f" and {len(owners) - 3} more" if len(owners) > 3 else "")
+            )
+        backlogs = self._backlogs(source, offsets, progress)
         candidates: dict[Where, Candidate] = {}
-        for partition in sorted(offsets.keys() & progress.keys()):
+        for partition in sorted(number for number in offsets.keys() & progress if progress[number].owner is None):
             with self._told():
                 standing = progress[partition]
-                if new := plan_partition(f"{source.topic}:{partition}", standing, offsets[partition], policy):
+                if new := plan_partition(
+                    f"{source.topic}:{partition}", standing, offsets[partition], policy, backlogs.get(partition)
+                ):
                     candidates[source.id, partition] = Candidate(source, partition, standing, new)
         return candidates
 
@@ -101,11 +117,45 @@ class StreamPlan:
     ) -> dict[int, Progress]:
         return ledger.observe(self.engine, source, offsets=offsets, origins=origins, asset=self.stream.asset)
 
+    @property
+    def _skip(self) -> SkipPolicy | None:
+        said = self.stream.skip_when_behind
+        return said and SkipPolicy(records=said.records, age=said.age, keep=said.keep, every=said.every)
+
+    def _backlogs(
+        self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
+    ) -> Mapping[int, Backlog]:
+        """How far behind the partitions are of which something may be jumped over; of the others nothing is asked."""
+        skip = self._skip
+        if skip is None:
+            return {}
+        ends = {
+            number: (max(progress[number].planned_through, at.log_start), at.last_stable)
+            for number, at in offsets.items()
+            if number in progress
+        }
+        ends = {number: (at, end) for number, (at, end) in ends.items() if end - at > skip.keep}
+        if not ends:
+            return {}
+        young: Mapping[int, int] = {}
+        if skip.age is not None:
+            then = database_ms(self.engine) - int(skip.age.total_seconds() * 1000)
+            young = offsets_at(self.connection, source.topic, then)
+        return self._judged(source, skip, ends, young)
+
+    def _judged(
+        self, source: Source, skip: SkipPolicy, ends: Mapping[int, tuple[int, int]], young: Mapping[int, int]
+    ) -> Mapping[int, Backlog]:
+        return backlogs(
+            self.engine, asset=self.stream.asset, source_id=source.id, ends=ends, policy=skip, young_from=young
+        )
+
     def _confirmed(
         self, source: Source, offsets: Mapping[int, Offsets], progress: Mapping[int, Progress]
     ) -> Mapping[int, Offsets]:
         """Ask again where a partition ends below what is planned: another planner may know a later end than ours."""
-        if all(at.high_watermark >= progress[part].planned_through for part, at in offsets.items() if part in progress):
+        ours = [number for number in offsets.keys() & progress if progress[number].owner is None]
+        if all(offsets[number].high_watermark >= progress[number].planned_through for number in ours):
             return offsets
         again = observe(self.connection, [source.topic])[source.topic]
         if isinstance(again, KafkaAssetsError):
@@ -125,7 +175,8 @@ class StreamPlan:
     def _at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         return offsets_at(self.connection, topic, timestamp_ms)
 
-    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> None:
+    def _commit(self, candidate: Candidate, new: Sequence[NewSlice]) -> bool:
+        """Whether they stand now; not where another planner was faster."""
         planned = ledger.commit_plan(
             self.engine,
             candidate.source,
@@ -134,7 +185,15 @@ class StreamPlan:
             slices=new,
             asset=self.stream.asset,
         )
-        self.planned += len(planned or ())
+        if planned is None:
+            return False
+        self.planned += len(planned)
+        self.skipped += [
+            f"{self.stream.name}: {candidate.source.topic}:{candidate.partition}: {one.reason}"
+            for one in new
+            if one.kind == "skipped"
+        ]
+        return True
 
     @contextmanager
     def _told(self) -> Generator[None]:

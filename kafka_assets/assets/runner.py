@@ -15,6 +15,7 @@ from typing import Any, Self
 import dagster as dg
 
 from kafka_assets.assets.by_hand import flushing
+from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.definitions import Declared, build_definitions, load_assets, streams_in
 from kafka_assets.assets.tick import Tick, tick
 from kafka_assets.broker.connection import Connection
@@ -143,6 +144,8 @@ class Runner:
         """A tick with its runs; how many there were."""
         found = self._tick()
         done.troubles = found.troubles
+        for skipped in found.skipped:
+            self._say(skipped)
         for event in found.events:
             self.instance.report_runless_asset_event(event)
         for request in found.requests:
@@ -187,6 +190,14 @@ class Runner:
 def chosen_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:
     """The declared streams, or those of them that are named."""
     return _chosen(streams_in(load_assets(settings.streams)), only)
+
+
+def chosen_asset(settings: Settings, name: str) -> dg.AssetsDefinition:
+    """The asset that declares the stream of this name."""
+    assets = [one for one in load_assets(settings.streams) if isinstance(one, dg.AssetsDefinition)]
+    declared = {stream.name: one for one in assets if (stream := stream_of(one)) is not None}
+    [stream] = _chosen(streams_in(assets), [name])
+    return declared[stream.name]
 
 
 def _chosen(streams: Sequence[Stream], only: Sequence[str]) -> list[Stream]:

@@ -23,7 +23,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
 from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
-from kafka_assets.ledger.janitor import end_expired
+from kafka_assets.ledger.janitor import end_expired, end_live
 from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
@@ -43,6 +43,10 @@ class Tick:
     requests: list[dg.RunRequest] = field(default_factory=list[dg.RunRequest])
     events: list[dg.AssetMaterialization] = field(default_factory=list[dg.AssetMaterialization])
     troubles: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    """What others do: no trouble, and nothing to be done."""
+    skipped: list[str] = field(default_factory=list[str])
+    """What was jumped over, as streams declare it."""
     planned: int = 0
     cursor: str | None = None
 
@@ -71,7 +75,7 @@ def tick(
     run is asked for: it could only fail. Dagster is told all the same.
     """
     ensure_schema(engine)
-    result = Tick(troubles=end_expired(engine, log=log))
+    result = Tick(troubles=[*end_expired(engine, log=log), *end_live(engine, log=log)])
     at = Cursor.parse(cursor)
     if streams:
         roots = roots_of(streams)
@@ -92,8 +96,8 @@ def tick(
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
     result.cursor = at.written()
-    for trouble in result.troubles:
-        log.warning(trouble)
+    for said in (*result.skipped, *result.troubles):
+        log.warning(said)
     return result
 
 
@@ -141,6 +145,8 @@ def _plan(
         if not topics:
             plan.troubles.append(f"{stream.name}: no topic that the broker shows matches {stream.reads!r}")
         result.troubles += plan.troubles
+        result.notes += plan.notes
+        result.skipped += plan.skipped
         result.planned += plan.planned
 
 
@@ -184,7 +190,10 @@ def sensor_result(found: Tick) -> dg.SensorResult:
     """What Dagster is given; a tick with nothing to do says why."""
     if found.requests or found.events:
         return dg.SensorResult(run_requests=found.requests, asset_events=found.events, cursor=found.cursor)
-    reason = " | ".join(found.troubles) or "everything that is in the topics is planned, and being landed or landed"
+    done = "everything that is in the topics is planned, and being landed or landed"
+    if found.notes:
+        done = f"{done}, or left to whoever lands it live"
+    reason = " | ".join([*([*found.skipped, *found.troubles] or [done]), *found.notes])
     return dg.SensorResult(skip_reason=reason, cursor=found.cursor)
 
 

@@ -130,7 +130,7 @@ def _choose_partition(
     where = Wanted(topic=source.topic, partition=partition, start=start, end=end)
     for one in list_slices(engine, stream=stream.name, asset=stream.asset, wanted=where):
         if one.state not in SKIPPABLE:
-            found.left.append((one.key, f"it is {one.state}"))
+            found.left.append((one.key, f"it is {one.state}" + (f": {one.reason}" if one.state == "open" else "")))
         elif one.key.start < start or one.key.end > end:
             found.left.append((one.key, "it crosses the bounds, and slices are not cut: it will land"))
         else:

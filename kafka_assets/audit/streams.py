@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, case, func, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger import views
+from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import current_revision, require_schema
@@ -26,6 +27,8 @@ class StreamStanding:
     mode: str
     asset: str
     partitions: int
+    live: int
+    """Partitions that live consumers land."""
     lag: int
     waiting: int
     """Slices that are planned and not landed."""
@@ -50,6 +53,8 @@ class PartitionLag:
     lag: int
     hanging: int
     observed_at: datetime
+    owner: str | None
+    """The live consumer that lands it now."""
 
 
 def stream_standing(engine: Engine, streams: Sequence[Stream]) -> list[StreamStanding]:
@@ -70,6 +75,7 @@ def stream_standing(engine: Engine, streams: Sequence[Stream]) -> list[StreamSta
             mode=one.mode,
             asset=one.asset,
             partitions=sum(part.asset == one.asset for part in behind),
+            live=sum(part.asset == one.asset and part.owner is not None for part in behind),
             lag=sum(part.lag for part in behind if part.asset == one.asset),
             waiting=waits.get(one.asset, 0),
             failed=failed.get(one.asset, 0),
@@ -81,13 +87,20 @@ def stream_standing(engine: Engine, streams: Sequence[Stream]) -> list[StreamSta
 
 def lags(engine: Engine, *, assets: Collection[str]) -> list[PartitionLag]:
     """Each partition that these assets read, as the sensor saw it last."""
-    v = views.lag.table.c
+    v, g, src = views.lag.table.c, t.progress.c, t.source.c
     with read(engine) as connection:
         rows = connection.execute(
             select(
                 v.asset, v.stream, v.topic, v.topic_partition, v.committed_through, v.planned_through,
                 v.last_stable, v.high_watermark, v.lag, v.hanging, v.observed_at,
+                case((g.owner_lease_until > now_ms(), g.owner)),
             )
+            .join_from(
+                views.lag.table,
+                t.source,
+                (src.stream == v.stream) & (src.topic == v.topic) & src.retired_at.is_(None),
+            )
+            .join(t.progress, (g.source_id == src.id) & (g.partition == v.topic_partition))
             .where(v.asset.in_(sorted(assets)))
             .order_by(v.asset, v.topic, v.topic_partition)
         ).all()  # fmt: skip

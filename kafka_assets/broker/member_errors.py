@@ -49,6 +49,11 @@ _AGREE = {
 }
 
 
+def _fatal(error: KafkaError) -> str | None:
+    """A fatal error carries the one that led to it only in its words."""
+    return next((why for code, why in _AGREE.items() if KafkaError(code).str() in error.str()), None)
+
+
 def is_expected(error: KafkaError) -> bool:
     """Whether it is only worth a line in the log."""
     return not error.fatal() and error.code() in _EXPECTED
@@ -66,10 +71,10 @@ def member_error(
     said = f"{error.str()} ({error.name()})"
     if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
         return NotThere(str(topic), -1 if partition is None else partition, why=said)
-    if error.fatal() or error.code() in _AGREE:
+    if error.fatal() or error.code() == KafkaError._FATAL or error.code() in _AGREE:
         return GroupRefused(
             f"the group {membership.group!r} does not take this member any more",
-            why=f"{_AGREE[error.code()]}: {said}" if error.code() in _AGREE else said,
+            why=next((f"{why}: {said}" for why in [_AGREE.get(error.code()) or _fatal(error)] if why), said),
             cure="all members of a group need the same assignor and group protocol, and each an instance id of its"
             " own, if any; `kafka-assets groups describe` shows who is in it",
         )

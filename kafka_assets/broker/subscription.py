@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from kafka_assets.broker.admin import LOGGER as LIBRDKAFKA
 from kafka_assets.broker.admin import Watch, create, kafka_error
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.member_errors import is_expected, member_error
+from kafka_assets.broker.member_errors import NotThere, is_expected, member_error
 from kafka_assets.broker.membership import LOGGER, Membership
 from kafka_assets.broker.rebalances import Kind, Place, Rebalance, Rebalances, shown
 from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, UsageError
@@ -29,7 +29,7 @@ OnGone = Callable[[Sequence[Place]], None]
 
 _LOOK_EVERY = 5.0
 """Seconds between two looks for topics that match and partitions that were added."""
-_SEEK_TIMEOUT = 10.0
+_SEEK_TIMEOUT = 2.0
 INTERNAL = "__"
 
 
@@ -60,6 +60,7 @@ class Subscription:
         self._owned: set[Place] = set()
         self._parked: set[Place] = set()
         self._paused: set[Place] = set()
+        self._stopped: set[Place] = set()
         self._floors: dict[Place, int] = {}
         self._ends: dict[Place, int] = {}
         self._raised: BaseException | None = None
@@ -137,19 +138,39 @@ class Subscription:
     def seek(self, place: Place, offset: int) -> None:
         """Go on there; what was fetched and not consumed is dropped."""
         self._require(place)
-        deadline = time.monotonic() + _SEEK_TIMEOUT
         self._ends.pop(place, None)
+        if place in self._stopped or not self._sought(TopicPartition(*place, offset)):
+            self._assign_anew(place, offset)
+        self._floors[place] = offset
+
+    def _sought(self, target: TopicPartition) -> bool:
+        deadline = time.monotonic() + _SEEK_TIMEOUT
         while True:
             try:
-                self.client.seek(TopicPartition(*place, offset))
-                break
+                self.client.seek(target)
+                return True
             except KafkaException as raised:
                 error = kafka_error(raised)
-                # An assignment takes effect a moment after it was made.
-                if error.code() not in {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS} or time.monotonic() > deadline:
+                if error.code() not in {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS}:
                     raise self._typed(error) from raised
+                # An assignment takes effect a moment after it was made.
+                if time.monotonic() > deadline:
+                    return False
                 time.sleep(0.01)
-        self._floors[place] = offset
+
+    def _assign_anew(self, place: Place, offset: int) -> None:
+        """A partition whose offset was not there is not read any more, and cannot be sought in."""
+        self._stopped.discard(place)
+        if self.membership.cooperative:
+            self._ask(lambda: self.client.incremental_unassign([TopicPartition(*place)]))
+            self._ask(lambda: self.client.incremental_assign([TopicPartition(*place, offset)]))
+        else:
+            at = {**self.positions(self._owned), place: offset}
+            begins = [TopicPartition(*one, at.get(one, OFFSET_BEGINNING)) for one in self._owned]
+            self._ask(lambda: self.client.assign(begins))
+            self._floors.update(at)
+        halted = [one for one in self._owned if one in self._parked | self._paused]
+        self.client.pause([TopicPartition(*one) for one in halted])
 
     def pause(self, places: Iterable[Place]) -> None:
         """Fetch no more of these; what was fetched and not consumed is dropped, and comes again."""
@@ -269,6 +290,7 @@ class Subscription:
             self._owned.discard(place)
             self._parked.discard(place)
             self._paused.discard(place)
+            self._stopped.discard(place)
             self._floors.pop(place, None)
             self._ends.pop(place, None)
 
@@ -313,7 +335,7 @@ class Subscription:
     # -- errors
 
     def _hear(self, error: KafkaError) -> None:
-        if error.fatal():
+        if error.fatal() or error.code() == KafkaError._FATAL:
             self._error = self._typed(error)
         else:
             self._watch.hear(error)
@@ -326,7 +348,10 @@ class Subscription:
             LOGGER.warning("group %s: %s (%s)", self.membership.group, error.str(), error.name())
             self._causes.append(error.str())
         else:
-            self._error = self._error or self._typed(error, topic=message.topic(), partition=message.partition())
+            typed = self._typed(error, topic=message.topic(), partition=message.partition())
+            if isinstance(typed, NotThere):
+                self._stopped.add(typed.place)
+            self._error = self._error or typed
 
     def _typed(self, error: KafkaError, *, topic: str | None = None, partition: int | None = None) -> KafkaAssetsError:
         return member_error(self.connection, self.membership, error, topic=topic, partition=partition)

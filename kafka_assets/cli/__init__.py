@@ -16,6 +16,7 @@ from kafka_assets.cli import (
     importing,
     landing,
     listen,
+    live,
     moves,
     produce,
     quarantine,
@@ -34,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
 )
 COMMANDS = (
-    *(stack, demo, database, landing, standing, moves, importing, quarantine),
+    *(stack, demo, database, landing, live, standing, moves, importing, quarantine),
     *(topics, groups, produce, consume, listen, doctor, bench),
 )
 for module in COMMANDS:

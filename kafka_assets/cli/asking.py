@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,6 +48,19 @@ def milliseconds(text: str | None) -> int | None:
     except ValueError as error:
         raise UsageError(f"{text!r} is no time", why=str(error), cure=f"write {TIMES}") from error
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def a_duration(option: str, text: str) -> timedelta:
+    """A time span, as a stream's declaration writes it."""
+    from kafka_assets.streams import duration
+
+    try:
+        found: Any = duration(text)
+    except ValueError as error:
+        raise UsageError(str(error), cure=f"write for example {option} 5m") from error
+    if not isinstance(found, timedelta):
+        raise UsageError(f"{text!r} is no duration", cure=f"write for example {option} 5m")
+    return found
 
 
 def the_connection(settings: Settings | None = None) -> Connection:

@@ -156,3 +156,46 @@ def compression(
         [asdict(figure) for figure in figures],
         title=f"{records:,} records, medians",
     )
+
+
+@bench.command("live")
+def live_(
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
+            "else the database in the settings."
+        ),
+    ] = None,
+    records: Annotated[
+        int, typer.Option(min=1_000, max=10_000_000, help="How many JSON records of about 200 bytes, in 2 partitions.")
+    ] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="How often each road is taken, in turns.")] = 3,
+    batch_records: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Live mode's most records in one commit; else its own.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+) -> None:
+    """Land a topic live, and by loops written by hand; in a scratch topic and a scratch database."""
+    from kafka_assets.audit.bench import Figure, database_url
+    from kafka_assets.audit.scratch import scratch_ledger
+    from kafka_assets.broker.connection import Connection
+    from kafka_assets.live.bench import bench_live
+
+    settings = load_settings()
+    url = database_url(settings, database)
+    with err.status("preparing") as status, scratch_ledger(url) as engine:
+        measured = bench_live(
+            Connection.of(settings), engine, records=records, rounds=rounds, batch=batch_records, say=status.update
+        )
+    figures: list[Figure] = []
+    for road in measured.rates:
+        value, rival = measured.median(road), measured.against.get(road)
+        ratio = None if rival is None else round(value / measured.median(rival), 3)
+        figures.append(Figure(road.name, round(value), "rows/s", rival and rival.name, ratio))
+    if as_json:
+        print_json([asdict(figure) for figure in figures])
+        return
+    rows = [{**asdict(figure), "value": int(figure.value)} for figure in figures]
+    title = f"{records:,} records, medians of {rounds} rounds"
+    print_table(("name", "value", "unit", "ratio", "against"), rows, title=title)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from kafka_assets.cli.asking import AsJson, a_duration
 from kafka_assets.cli.console import err, out, print_json, print_table
-from kafka_assets.errors import UsageError
 
 Streams = Annotated[list[str] | None, typer.Argument(help="Only these streams; else all that are declared.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -76,7 +74,7 @@ def run(
     from kafka_assets.assets.runner import Runner
     from kafka_assets.settings import load_settings
 
-    waits = _duration(patience)
+    waits = a_duration("--patience", patience)
     say = err.print if as_json else out.print
     with Runner(load_settings(), only=streams or (), say=lambda text: say(text, markup=False, highlight=False)) as here:
         done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
@@ -94,18 +92,6 @@ def run(
             err.print(f"{done.failed_slices:,} slices failed too often, and wait for you: see kafka_claim.failure")
     if failed:
         raise typer.Exit(1)
-
-
-def _duration(text: str) -> timedelta:
-    from kafka_assets.streams import duration
-
-    try:
-        found: Any = duration(text)
-    except ValueError as error:
-        raise UsageError(str(error), cure="write for example --patience 5m") from error
-    if not isinstance(found, timedelta):
-        raise UsageError(f"{text!r} is no duration", cure="write for example --patience 5m")
-    return found
 
 
 def _say_all(troubles: list[str]) -> None:

@@ -77,7 +77,11 @@ def replay(
     slices = [one for one in listed if one.state in ("planned", "committed", "failed")]
     if keys and len(slices) < len(listed):
         other = next(one for one in listed if one not in slices)
-        raise UsageError(f"slice {other.key} cannot be replayed", why=f"it is {other.state}", cure="leave it out")
+        raise UsageError(
+            f"slice {other.key} cannot be replayed",
+            why=f"it is {other.state}" + (f": {other.reason}" if other.reason else ""),
+            cure="leave it out",
+        )
     if not slices:
         raise UsageError("no slice is in that range", cure=f"`kafka-assets slices {stream}` lists them")
     offsets = sum(one.key.offsets for one in slices)

@@ -32,7 +32,7 @@ def streams(as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
     else:
-        shown = ("stream", "reads", "target", "mode", "partitions", "lag", "waiting", "failed", "quarantined")
+        shown = ("stream", "reads", "target", "mode", "partitions", "live", "lag", "waiting", "failed", "quarantined")
         print_table(shown, rows)
 
 
@@ -54,7 +54,8 @@ def lag(names: Streams = None, as_json: AsJson = False) -> None:
     rows = [{**row, **{short: row[name] for short, name in named.items()}} for row in rows]
     seen = min((row["observed_at"] for row in rows), default=None)
     title = f"as seen at {seen:%Y-%m-%d %H:%M:%S} UTC" if seen else None
-    print_table(("asset", "topic", "partition", *named, "lag", "hanging"), rows, title=title)
+    owned = ("owner",) if any(row["owner"] for row in rows) else ()
+    print_table(("asset", "topic", "partition", *named, "lag", "hanging", *owned), rows, title=title)
 
 
 def slices(

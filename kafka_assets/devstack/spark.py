@@ -44,6 +44,7 @@ class SparkConnect(Service):
     """The project's Spark Connect server, with the Kafka connector on board."""
 
     artifacts = ("spark-connector",)
+    patience = 180.0  # five seconds alone, and more than a minute where the machine does much else
     farewell = 15.0
 
     def __init__(self, state: Path, *, token: str) -> None:

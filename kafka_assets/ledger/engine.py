@@ -6,6 +6,7 @@ nobody waits for ever: what the database reports as busy becomes :class:`LedgerB
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -129,27 +130,79 @@ def write(engine: Engine, *, before: Callable[[Connection], None] | None = None)
         yield connection
 
 
+class Kept:
+    """A connection that is kept from one transaction to the next, for whoever commits often; of one thread.
+
+    The first error drops it, and so does a pause: a server may have ended it meanwhile.
+    """
+
+    def __init__(
+        self, engine: Engine, *, opened: Callable[[Connection], None], pause_seconds: float = IDLE_SECONDS / 2
+    ) -> None:
+        self._engine, self._opened, self._pause = engine, opened, pause_seconds
+        self._connection: Connection | None = None
+        self._used = 0.0
+
+    @contextmanager
+    def write(self) -> Generator[Connection]:
+        """As `write`: committed at the end of the block, rolled back by any exception."""
+        if time.monotonic() - self._used > self._pause:
+            self.close()
+        kept, self._connection = self._connection, None
+        connection = kept or _connect(self._engine)
+        ended = False
+        try:
+            with _said():
+                if kept is None:
+                    self._opened(connection)
+                    connection.rollback()
+                    connection = connection.execution_options(kafka_assets_begin="BEGIN IMMEDIATE")
+                connection.begin()
+                yield connection
+                if connection.in_transaction():  # else the caller has rolled it back
+                    _commit(connection)
+            ended = True
+        finally:
+            if ended:
+                self._connection, self._used = connection, time.monotonic()
+            else:
+                _close(connection)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            _close(self._connection)
+            self._connection = None
+
+
 @contextmanager
 def _transaction(
     engine: Engine, *, begin: str, before: Callable[[Connection], None] | None = None
 ) -> Generator[Connection]:
     connection = _connect(engine)
     try:
-        if before is not None:
-            before(connection)
-            connection.rollback()
-        connection = connection.execution_options(kafka_assets_begin=begin)
-        connection.begin()
-        yield connection
-        if connection.in_transaction():  # else the caller has rolled it back
-            _commit(connection)
+        with _said():
+            if before is not None:
+                before(connection)
+                connection.rollback()
+            connection = connection.execution_options(kafka_assets_begin=begin)
+            connection.begin()
+            yield connection
+            if connection.in_transaction():  # else the caller has rolled it back
+                _commit(connection)
+    finally:
+        _close(connection)
+
+
+@contextmanager
+def _said() -> Generator[None]:
+    """What the driver reports, as this package's errors."""
+    try:
+        yield
     except DBAPIError as error:
         known = translate(error)
         if known is None:
             raise
         raise known from error
-    finally:
-        _close(connection)
 
 
 def _close(connection: Connection) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )  # fmt: skip
 
 from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.behind import skipped_lately
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -43,6 +44,8 @@ class Health:
     below: int
     recent: Sequence[Recent]
     waiting: Waiting
+    skipped: int
+    """Offsets that were left out lately, by policy or by hand."""
     now_ms: int
 
 
@@ -54,6 +57,7 @@ def health(engine: Engine, *, asset: str, target: str, counted: bool) -> Health:
             below=_below(connection, asset),
             recent=_recent(connection, asset, target if counted and inspect(connection).has_table(target) else None),
             waiting=_waiting(connection, asset),
+            skipped=skipped_lately(connection, _read_by(connection, asset)),
             now_ms=connection.scalar(select(now_ms())) or 0,
         )
 
@@ -122,6 +126,16 @@ def _places(connection: Connection, asset: str) -> list[Place]:
         )
         for row in rows
     ]
+
+
+def _read_by(connection: Connection, asset: str) -> list[tuple[int, int]]:
+    d, src = t.committed.c, t.source.c
+    rows = connection.execute(
+        select(d.source_id, d.partition)
+        .join(t.source, src.id == d.source_id)
+        .where(d.asset == asset, src.retired_at.is_(None))
+    ).all()
+    return [(row[0], row[1]) for row in rows]
 
 
 def _below(connection: Connection, asset: str) -> int:

@@ -77,7 +77,7 @@ def take(engine: Engine, wanted: Iterable[tuple[Source, int]], *, owner: str, le
         for place, row in standing.items():
             if row.owner is not None and row.owner != owner and row.held_ms > 0:
                 taken.refused[place] = _held(open_.pop(place), row)
-        former = {row.owner_backend for row in standing.values() if row.owner != owner}
+        former = {row.owner_backend for place, row in standing.items() if place in open_ and row.owner != owner}
         for backend in sorted(former - {None, unconnected(engine)}):
             terminate(engine, backend)
         for lease in _compare_and_set(engine, list(open_.values()), standing, lease_ms=lease_ms):

@@ -11,7 +11,7 @@ from kafka_assets.errors import Fenced, LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import backend_of, terminate
 from kafka_assets.ledger.constructs import now_ms
-from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.engine import Kept, write
 from kafka_assets.ledger.leases import LEASE_MS, Lease, register, taken_over
 from kafka_assets.ledger.retries import retried
 
@@ -19,43 +19,66 @@ Moves = Mapping[Lease, tuple[int, int]]
 """From where to where a transaction moves planned_through of each partition."""
 
 
-@contextmanager
-def owning(engine: Engine, moves: Moves) -> Generator[Connection]:
-    """A transaction of an owner, committed when the block has ended well; or it raises, and nothing of it is there."""
-    backend = ""
+class LiveConnection:
+    """An owner's connection: kept from commit to commit, and named in the leases of what it commits. Of one thread."""
 
-    def name(connection: Connection) -> None:
-        nonlocal backend
-        backend = backend_of(connection)
-        register(engine, list(moves), backend)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._kept = Kept(engine, opened=self._name)
+        self._backend = ""
 
-    try:
-        with write(engine, before=name) as connection:
+    @contextmanager
+    def owning(self, moves: Moves) -> Generator[Connection]:
+        """A transaction, committed when the block has ended well; or it raises, and nothing of it is there."""
+        try:
+            with self._begun(moves) as connection:
+                yield connection
+        except OutcomeUnknown as error:
+            if not _committed(self._engine, moves, self._backend):
+                raise LedgerBusy(
+                    "the connection to the database was lost during COMMIT, and nothing was committed",
+                    why=error.why,
+                    cure="the whole transaction is tried again",
+                ) from error
+        except LedgerBusy:
+            if self._backend:
+                # The next try names another backend: what the server still holds of this one, nobody else would end.
+                terminate(self._engine, self._backend)
+            raise
+
+    def close(self) -> None:
+        self._kept.close()
+
+    def _name(self, connection: Connection) -> None:
+        self._backend = backend_of(connection)
+
+    @contextmanager
+    def _begun(self, moves: Moves) -> Generator[Connection]:
+        """Begun with its backend in every lease: one that is not is written there first, and nothing is locked yet."""
+        with self._kept.write() as connection:
+            if require_standing(connection, moves) == {self._backend}:
+                yield connection
+                return
+            connection.rollback()
+        register(self._engine, list(moves), self._backend)
+        with self._kept.write() as connection:
+            require_standing(connection, moves)
             yield connection
-    except OutcomeUnknown as error:
-        if not _committed(engine, moves, backend):
-            raise LedgerBusy(
-                "the connection to the database was lost during COMMIT, and nothing was committed",
-                why=error.why,
-                cure="the whole transaction is tried again",
-            ) from error
-    except LedgerBusy:
-        if backend:
-            # The next try names another backend: what the server still holds of this one, nobody else would end.
-            terminate(engine, backend)
-        raise
 
 
-def require_standing(connection: Connection, moves: Moves) -> None:
-    """See by a plain read that these partitions stand where the batch begins, and are still ours.
+def require_standing(connection: Connection, moves: Moves) -> set[str | None]:
+    """See by a plain read that these partitions stand where the batch begins, and are still ours; their backends.
 
     What a record's row meets in the table would otherwise be taken for the record's fault.
     """
     g = t.progress.c
+    named: set[str | None] = set()
     for lease, (start, _) in moves.items():
-        row = connection.execute(select(g.planned_through, g.owner).where(_at(lease))).one()
+        row = connection.execute(select(g.planned_through, g.owner, g.owner_backend).where(_at(lease))).one()
         if row.planned_through != start or row.owner != lease.owner:
             raise _moved(lease, start, row.planned_through, owner=row.owner)
+        named.add(row.owner_backend)
+    return named
 
 
 def move(connection: Connection, moves: Moves, *, lease_ms: int = LEASE_MS) -> None:

@@ -59,6 +59,7 @@ def observe(
         stable = bindparam("stable", type_=BigInteger)
         # What was not there at the last look may have come right after it: nobody waits a tick longer than declared.
         since = func.coalesce(p.c.pending_since, bindparam("looked", type_=BigInteger), now_ms())
+        offsets = {place: offsets[place] for place in _unlocked(connection, source) if place in offsets}
         if offsets:
             connection.execute(  # one call, however many partitions
                 update(p)
@@ -83,9 +84,24 @@ def observe(
             )
         _add_committed_rows(connection, source.id, asset=asset)
         rows = connection.execute(
-            select(p.c.partition, p.c.planned_through, now_ms() - p.c.pending_since).where(p.c.source_id == source.id)
+            select(
+                p.c.partition,
+                p.c.planned_through,
+                now_ms() - p.c.pending_since,
+                case((p.c.owner_lease_until > now_ms(), p.c.owner)),
+            ).where(p.c.source_id == source.id)
         ).all()
-    return {partition: Progress(planned_through=through, pending_ms=waited) for partition, through, waited in rows}
+    return {row[0]: Progress(planned_through=row[1], pending_ms=row[2], owner=row[3]) for row in rows}
+
+
+def _unlocked(connection: Connection, source: Source) -> list[int]:
+    """The source's partitions, but for those that a live consumer is committing at this moment.
+
+    One after the other they would be waited for, and what is locked already would keep the others waiting.
+    """
+    p = t.progress.c
+    mine = select(p.partition).where(p.source_id == source.id).order_by(p.partition)
+    return list(connection.scalars(mine.with_for_update(key_share=True, skip_locked=True)))
 
 
 def _last_looks(connection: Connection, source: Source) -> dict[int, int]:
@@ -165,6 +181,8 @@ def _insert_slice(
             created_at=now_ts(),
         )
     )
+    if new.kind == "skipped":
+        return  # nobody will land it; and where much is skipped, what is not committed must stay a short list
     slice_id = _inserted(made.inserted_primary_key)
     published = connection.execute(
         insert(t.publication).values(

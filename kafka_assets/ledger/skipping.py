@@ -16,6 +16,7 @@ from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.ledger.retries import retried
 from kafka_assets.ledger.slice_list import Listed
 from kafka_assets.ledger.sources import Source, known_sources
+from kafka_assets.ledger.windows import closed_when
 from kafka_assets.plan import NewSlice
 from kafka_assets.slices import SliceKey
 
@@ -93,7 +94,7 @@ def _refuse_done(connection: Connection, number: int, key: SliceKey) -> tuple[in
         raise SliceRefused(
             f"slice {key} cannot be skipped",
             why="a live consumer is growing it" if row.is_open else f"it is {row.kind} already",
-            cure="leave it out",
+            cure=f"leave it out ({closed_when(connection, number)})" if row.is_open else "leave it out",
         )
     owner = connection.scalar(select(p.asset).where(p.slice_id == number, p.state == "committed").limit(1))
     if owner is not None:

@@ -27,7 +27,7 @@ class Listed:
     state: str
     """The publication's; or lost, skipped, open; or planned, where the asset has no publication of it yet."""
     reason: str | None
-    """Why it is lost or skipped, or why the last attempt failed."""
+    """Why it is lost or skipped, who grows it, or why the last attempt failed."""
     run_id: str | None
     committed_at: datetime | None
     records_read: int | None
@@ -99,13 +99,14 @@ def find_slices(engine: Engine, *, stream: str, asset: str, keys: Sequence[Slice
 
 
 def _slices(asset: str) -> Any:
-    s, src, p, c = t.slice_.c, t.source.c, t.publication.c, t.claim.c
+    s, src, p, c, g = t.slice_.c, t.source.c, t.publication.c, t.claim.c, t.progress.c
     return (
         select(
             s.id, src.topic, src.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, s.is_open, s.reason,
-            p.state, p.run_id, p.committed_at, p.records_read, p.landed, p.quarantined, c.failure,
+            p.state, p.run_id, p.committed_at, p.records_read, p.landed, p.quarantined, c.failure, g.owner,
         )
         .join_from(t.slice_, t.source, s.source_id == src.id)
+        .join(t.progress, and_(g.source_id == s.source_id, g.partition == s.partition))
         .outerjoin(t.publication, and_(p.slice_id == s.id, p.asset == asset))
         .outerjoin(t.claim, c.publication_id == p.id)
     )  # fmt: skip
@@ -145,12 +146,13 @@ def _in_state(state: str) -> list[Any]:
 
 def _listed(row: Row[Any]) -> Listed:
     state = row.kind if row.kind != "normal" else "open" if row.is_open else row.state or "planned"
-    done = state == "committed"
+    done = state in ("committed", "open")
+    grown = f"{row.owner or 'nobody'} grows it" if state == "open" else None
     return Listed(
         id=row.id,
         key=SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset),
         state=state,
-        reason=row.reason or (None if done else row.failure),
+        reason=row.reason or grown or (None if done else row.failure),
         run_id=row.run_id,
         committed_at=row.committed_at,
         records_read=row.records_read if done else None,

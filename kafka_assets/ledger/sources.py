@@ -15,6 +15,7 @@ from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.publications import lock_rows
+from kafka_assets.ledger.windows import close_windows, open_windows
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def require_not_retired(connection: Connection, source: Source) -> None:
 
     Slices that were planned of it now would be in no list of what was lost, and nobody would ever land them.
     """
-    retired_at = connection.scalar(select(t.source.c.retired_at).where(t.source.c.id == source.id).with_for_update())
+    row = select(t.source.c.retired_at).where(t.source.c.id == source.id)
+    # Against planners and whoever retires it; on PostgreSQL not against owners, whose new windows refer to it.
+    retired_at = connection.scalar(row.with_for_update(key_share=True))
     if retired_at is not None:
         raise TopicChanged(
             f"topic {source.topic!r} was deleted and created again while it was being planned",
@@ -150,13 +153,19 @@ def _retire(connection: Connection, source_id: int) -> None:
         .order_by(t.slice_.c.id)
     ).all()
     held = connection.scalars(select(t.publication.c.id).where(t.publication.c.slice_id.in_(orphans))).all()
-    lock_rows(connection, held, nowait=True)
+    windows = open_windows(connection, source_id)
+    lock_rows(connection, [*held, *(publication for _, publication in windows)], nowait=True)
+    close_windows(connection, windows)
     reason: Literal["the topic was deleted"] = "the topic was deleted"
     connection.execute(update(t.slice_).where(t.slice_.c.id.in_(orphans)).values(kind="lost", reason=reason))
     assets = connection.scalars(
         select(t.committed.c.asset).where(t.committed.c.source_id == source_id).distinct()
     ).all()
-    rows = connection.execute(select(t.progress).where(t.progress.c.source_id == source_id)).all()
+    mine = select(t.progress).where(t.progress.c.source_id == source_id).order_by(t.progress.c.partition)
+    rows = connection.execute(mine.with_for_update()).all()
+    # Whoever consumes it live finds that it is not his any more, and commits nothing of the new topic here.
+    nobody = {"owner": None, "owner_lease_until": None, "owner_backend": None}
+    connection.execute(update(t.progress).where(t.progress.c.source_id == source_id).values(**nobody))
     for row in rows:
         if row.last_stable > row.planned_through:
             first = row.planned_through == row.origin

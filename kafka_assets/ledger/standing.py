@@ -75,12 +75,19 @@ def progress_of(engine: Engine, source_id: int) -> dict[int, Progress]:
 
 
 def remaining(engine: Engine, goal: Mapping[Place, int]) -> Remaining:
-    """What is left to do until everything below the goal is committed."""
+    """What is left to do until everything below the goal is committed, but for what live consumers will land."""
     g, d, p, s = t.progress.c, t.committed.c, t.publication.c, t.slice_.c
     assets = sorted({asset for asset, _, _ in goal})
     with read(engine) as connection:
         through = connection.execute(
-            select(d.asset, d.source_id, d.partition, d.committed_through, g.planned_through)
+            select(
+                d.asset,
+                d.source_id,
+                d.partition,
+                d.committed_through,
+                g.planned_through,
+                case((g.owner_lease_until > now_ms(), 1), else_=0).label("live"),
+            )
             .join_from(t.committed, t.progress, (d.source_id == g.source_id) & (d.partition == g.partition))
             .where(d.asset.in_(assets))
         ).all()
@@ -98,6 +105,8 @@ def remaining(engine: Engine, goal: Mapping[Place, int]) -> Remaining:
     offsets = unplanned = 0
     for row in through:
         end = goal.get((row[0], row[1], row[2]), 0)
+        # What a live consumer plans it lands itself; what was planned before it came, runs land.
+        end = min(end, row.planned_through) if row.live else end
         offsets += max(0, end - row.committed_through)
         unplanned += max(0, end - row.planned_through)
     landable = sum(row[4] for row in open_slices if row.start_offset < goal.get((row[0], row[1], row[2]), 0))

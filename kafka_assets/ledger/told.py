@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.windows import open_publications
 from kafka_assets.slices import SliceKey
 
 
@@ -28,7 +29,7 @@ class Told:
     lost: bool
     """Lost or skipped: nobody will ever land it."""
     attempt: int | None
-    """The attempt that committed it; None where none did."""
+    """The attempt that committed it; None where none did, or where it is a live window that still grows."""
     run_id: str | None
     committed_at: datetime | None
 
@@ -50,23 +51,23 @@ def those(connection: Connection, ids: Collection[int]) -> list[Told]:
     return _found(connection, _told().where(t.publication.c.id.in_(sorted(ids)))) if ids else []
 
 
-def uncommitted(connection: Connection, *, assets: Collection[str]) -> set[int]:
-    """The ids of what is planned and not committed: as many as there is backlog, not history."""
+def unfinished(connection: Connection, *, assets: Collection[str]) -> set[int]:
+    """The ids of what is planned and not committed, and of open windows: as many as there is backlog, not history."""
     p = t.publication.c
     waits: ColumnElement[bool] = (p.state == "planned") & (p.state != "committed")
-    return set(connection.scalars(select(p.id).where(waits, p.asset.in_(sorted(assets)))))
+    planned = connection.scalars(select(p.id).where(waits, p.asset.in_(sorted(assets))))
+    return {*planned, *open_publications(connection)}
 
 
 def _told() -> Any:
     p, s, src = t.publication.c, t.slice_.c, t.source.c
     return (
         select(
-            p.id, p.asset, p.state, p.committed_attempt, p.run_id, p.committed_at, s.kind, s.partition,
+            p.id, p.asset, p.state, p.committed_attempt, p.run_id, p.committed_at, s.kind, s.is_open, s.partition,
             s.start_offset, s.end_offset, src.topic, src.incarnation,
         )
         .join_from(t.publication, t.slice_, p.slice_id == s.id)
         .join(t.source, s.source_id == src.id)
-        .where(s.is_open.is_(False))
         .order_by(p.id)
     )  # fmt: skip
 
@@ -76,12 +77,13 @@ def _found(connection: Connection, statement: Any) -> list[Told]:
 
 
 def _one(row: Row[Any]) -> Told:
+    done = row.state == "committed" and not row.is_open
     return Told(
         id=row.id,
         asset=row.asset,
         key=SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset),
         lost=row.kind != "normal",
-        attempt=row.committed_attempt if row.state == "committed" else None,
+        attempt=row.committed_attempt if done else None,
         run_id=row.run_id,
-        committed_at=row.committed_at if row.state == "committed" else None,
+        committed_at=row.committed_at if done else None,
     )

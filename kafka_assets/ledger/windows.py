@@ -7,12 +7,13 @@ is closed, under its publication's lock, so nobody replays what grows, or tells 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, insert, select, update
+from sqlalchemy import Connection, Engine, and_, insert, select, true, update
 
-from kafka_assets.errors import LedgerBusy
+from kafka_assets.errors import LedgerBusy, SliceRefused
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms, now_ts
 from kafka_assets.ledger.engine import read, write
@@ -217,15 +218,53 @@ def close_over(engine: Engine, places: Iterable[tuple[int, int]], *, seconds: fl
 
 
 def close_left(engine: Engine) -> list[SliceKey]:
-    """Close every window whose owner's lease has ended, or that nobody owns; their keys."""
+    """Close every window whose owner's lease has ended, or that nobody owns; their keys.
+
+    What somebody grows or replays at this moment is left for the next time: nobody is waited for.
+    """
     g = t.progress.c
-    ended = g.owner_lease_until.is_(None) | (g.owner_lease_until <= now_ms())
     with read(engine) as connection:
+        ended = g.owner_lease_until.is_(None) | (g.owner_lease_until <= now_ms())
         left = [(row.id, row.publication_id) for row in _open_tails(connection, ended)]
-    if not left:
-        return []
-    with write(engine) as connection:
-        return close_windows(connection, left)
+    closed: list[SliceKey] = []
+    for window in left:
+        with suppress(LedgerBusy), write(engine) as connection:
+            lock_rows(connection, [window[1]], nowait=True)
+            closed += close_windows(connection, [window])
+    return closed
+
+
+def open_windows(connection: Connection, source_id: int) -> list[tuple[int, int]]:
+    """The open windows of a source, each a slice and its publication."""
+    return [(one.id, one.publication_id) for one in _open_tails(connection, t.progress.c.source_id == source_id)]
+
+
+def open_publications(connection: Connection) -> list[int]:
+    """The publications of all open windows: at most one for each partition."""
+    return [row.publication_id for row in _open_tails(connection, true())]
+
+
+def closed_when(connection: Connection, slice_id: int) -> str:
+    """Who grows an open window, and when it will be as any other slice: for whoever has to wait for that."""
+    g, s = t.progress.c, t.slice_.c
+    row = connection.execute(
+        select(g.owner, (g.owner_lease_until - now_ms()).label("held_ms"))
+        .join_from(t.slice_, t.progress, and_(s.source_id == g.source_id, s.partition == g.partition))
+        .where(s.id == slice_id)
+    ).one()
+    if row.owner is None or row.held_ms <= 0:
+        return "nobody grows it any more: the next tick of the sensor closes it (`kafka-assets plan`)"
+    return (
+        f"{row.owner} grows it: it is closed when its time is over, or when that gives the partition back;"
+        f" if it died, by the sensor in {row.held_ms / 1000:.0f} s"
+    )
+
+
+def refused(connection: Connection, key: SliceKey, slice_id: int) -> SliceRefused:
+    """An open window cannot be landed: it is not known yet what is in it."""
+    return SliceRefused(
+        f"slice {key} cannot be landed", why="a live consumer is growing it", cure=closed_when(connection, slice_id)
+    )
 
 
 def _open_tails(connection: Connection, which: Any) -> Sequence[Any]:

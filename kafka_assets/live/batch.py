@@ -1,13 +1,22 @@
-"""Records as they came from Kafka, a list for each of their parts: what the decoder reads."""
+"""Records as they came from Kafka, a list for each of their parts: what the decoder reads.
+
+Messages are taken apart as soon as they are consumed: kept until their batch is full, each costs three times as much,
+since nothing of it is in the processor's cache any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import methodcaller
+from itertools import pairwise
+from operator import methodcaller, ne
 from typing import Any, Protocol
 
+import numpy as np
+
 Headers = Sequence[tuple[str, bytes | None]]
+Place = tuple[str, int]
+"""A topic's name, and a partition."""
 
 
 class Message(Protocol):
@@ -22,48 +31,76 @@ class Message(Protocol):
     def timestamp(self) -> tuple[int, int]: ...
 
 
-@dataclass(frozen=True)
+_TOPIC, _PARTITION = methodcaller("topic"), methodcaller("partition")
+_OFFSET, _VALUE, _KEY = methodcaller("offset"), methodcaller("value"), methodcaller("key")
+_STAMP, _HEADERS = methodcaller("timestamp"), methodcaller("headers")
+
+
+@dataclass
 class Batch:
     """Records of one partition, in the order of their offsets."""
 
     offsets: list[int] = field(default_factory=list[int])
     values: list[bytes | None] = field(default_factory=list["bytes | None"])
     keys: list[bytes | None] = field(default_factory=list["bytes | None"])
-    timestamps: list[int] = field(default_factory=list[int])
-    """Milliseconds since 1970."""
-    timestamp_types: list[int] = field(default_factory=list[int])
-    """As the Spark road has them: 0 of the producer, 1 of the broker, -1 none."""
+    stamps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """As confluent_kafka has them: the type, which is one more than Spark's, and milliseconds since 1970."""
     headers: list[Headers | None] = field(default_factory=list["Headers | None"])
 
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def extend(self, messages: Sequence[Message]) -> int:
+        """Take messages of this partition; the bytes of their keys and values."""
+        # One pass over all for each part is the fastest that Python has.
+        values, keys = list(map(_VALUE, messages)), list(map(_KEY, messages))
+        self.offsets += map(_OFFSET, messages)
+        self.values += values
+        self.keys += keys
+        self.stamps += map(_STAMP, messages)
+        self.headers += map(_HEADERS, messages)
+        return size(values) + size(keys)
 
-_PARTITION = methodcaller("partition")
-_OFFSET, _VALUE, _KEY = methodcaller("offset"), methodcaller("value"), methodcaller("key")
-_STAMP, _HEADERS = methodcaller("timestamp"), methodcaller("headers")
+    @property
+    def timestamps(self) -> list[int]:
+        return [at for _, at in self.stamps]
 
-
-def batches(messages: Iterable[Message]) -> dict[tuple[str, int], Batch]:
-    """Messages without errors, by topic and partition; within one they stay in order."""
-    apart: dict[tuple[str, int], list[Message]] = {}
-    for message in messages:
-        place: Any = (message.topic(), message.partition())
-        found = apart.get(place)
-        if found is None:
-            found = apart[place] = []
-        found.append(message)
-    return {place: batch_of(found) for place, found in apart.items()}
+    @property
+    def timestamp_types(self) -> list[int]:
+        """As the Spark road has them: 0 of the producer, 1 of the broker, -1 none."""
+        return [kind - 1 for kind, _ in self.stamps]
 
 
 def batch_of(messages: Sequence[Message]) -> Batch:
-    """Messages of one partition, part by part: one pass over all for each is the fastest that Python has."""
-    stamps = list(map(_STAMP, messages))
-    return Batch(
-        offsets=list(map(_OFFSET, messages)),
-        values=list(map(_VALUE, messages)),
-        keys=list(map(_KEY, messages)),
-        timestamps=[at for _, at in stamps],
-        timestamp_types=[kind - 1 for kind, _ in stamps],
-        headers=list(map(_HEADERS, messages)),
-    )
+    """Messages of one partition."""
+    batch = Batch()
+    batch.extend(messages)
+    return batch
+
+
+def batches(messages: Sequence[Message]) -> dict[Place, Batch]:
+    """Messages without errors, by topic and partition; within one they stay in order."""
+    found: dict[Place, Batch] = {}
+    for place, some in runs(messages):
+        found.setdefault(place, Batch()).extend(some)
+    return found
+
+
+def runs(messages: Sequence[Message]) -> Iterator[tuple[Place, Sequence[Message]]]:
+    """Messages of one partition that follow each other; Kafka gives thousands of them at a time."""
+    if not messages:
+        return
+    partitions = np.fromiter(map(_PARTITION, messages), dtype=np.int64, count=len(messages))
+    changes = partitions[1:] != partitions[:-1]
+    if len(set(map(_TOPIC, messages))) > 1:
+        topics: list[str] = list(map(_TOPIC, messages))
+        changes |= np.fromiter(map(ne, topics[1:], topics[:-1]), dtype=np.bool_, count=len(topics) - 1)
+    ends: list[int] = [*(np.flatnonzero(changes) + 1).tolist(), len(messages)]
+    for start, end in pairwise([0, *ends]):
+        some = messages[start:end]
+        yield (_TOPIC(some[0]), _PARTITION(some[0])), some
+
+
+def size(parts: Iterable[bytes | None]) -> int:
+    """Bytes of all that is there."""
+    return sum(map(len, filter(None, parts)))

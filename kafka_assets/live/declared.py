@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_assets.errors import StreamError
+from kafka_assets.live.landed import fields_of
 
 _ATOMS: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -69,7 +70,7 @@ def spelled(kind: Any) -> str:
     if pa.types.is_list(kind):
         return f"ARRAY<{spelled(kind.value_type)}>"
     if pa.types.is_struct(kind):
-        return f"STRUCT<{','.join(f'{field.name.upper()}:{spelled(field.type)}' for field in kind)}>"
+        return f"STRUCT<{','.join(f'{field.name.upper()}:{spelled(field.type)}' for field in fields_of(kind))}>"
     return _NAMES[kind]
 
 
@@ -234,8 +235,8 @@ def _check_inner(kind: Any, *, where: str) -> None:
     elif pa.types.is_list(kind):
         _check_inner(kind.value_type, where=f"{where}[]")
     elif pa.types.is_struct(kind):
-        _check_names([field.name for field in kind], inside=f"{where}.")
-        for field in kind:
+        _check_names([field.name for field in fields_of(kind)], inside=f"{where}.")
+        for field in fields_of(kind):
             _check_inner(field.type, where=f"{where}.{field.name}")
 
 

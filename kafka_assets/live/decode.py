@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_assets.errors import StreamError
-from kafka_assets.live.batch import Batch
+from kafka_assets.live.batch import Batch, size
+from kafka_assets.live.landed import fields_of
 from kafka_assets.live.tombstones import Tombstones, needed
 from kafka_assets.live.values import values_of
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
@@ -57,7 +58,7 @@ class Decoder:
         self._transform = transform
         self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *needed(stream.upsert)]
         carried = [pa.field(name, kind) for name, kind in _CARRIED.items()]
-        every = pa.schema([*self._values.schema, *carried])
+        every = pa.schema([*fields_of(self._values.schema), *carried])
         self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
         self.schema = self._landed(every.empty_table()).schema
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
@@ -119,7 +120,8 @@ class Decoder:
             return rows, []
         without = rows.filter(missing)
         bad: list[BadRecord] = []
-        found = records.found(without.column(PARTITION).to_pylist(), without.column(OFFSET).to_pylist())
+        marks: list[Any] = [without.column(name).to_pylist() for name in (PARTITION, OFFSET)]
+        found = records.found(marks[0], marks[1])
         for at, row in zip(found, without.select(names).to_pylist(), strict=True):
             lacking = ", ".join(name for name in names if row[name] is None)
             bad.append(records.bad(at, f"the row has no value in {lacking}, its key or order"))
@@ -182,7 +184,7 @@ class _Records:
             key=batch.keys[at],
             value=batch.values[at],
             headers=tuple(batch.headers[at] or ()),
-            timestamp=batch.timestamps[at],
+            timestamp=batch.stamps[at][1],
         )
 
     def _where(self, place: int) -> tuple[int, Batch, int]:
@@ -212,18 +214,14 @@ class _Records:
             wrong.setdefault(one.partition, []).append(one.offset)
         seen, first = dict[SliceKey, Seen](), 0
         for key, batch in self._parts.items():
-            places = range(first, first + len(batch))
+            places, stamps = range(first, first + len(batch)), batch.timestamps
             seen[key] = Seen(
                 read=len(batch),
                 bad=sum(key.start <= offset < key.end for offset in wrong.get(key.partition, ())),
                 deleted=sum(at in places for at in deleted or ()),
-                bytes_read=_size(batch.values) + _size(batch.keys),
-                first_timestamp=min(batch.timestamps, default=None),
-                last_timestamp=max(batch.timestamps, default=None),
+                bytes_read=size(batch.values) + size(batch.keys),
+                first_timestamp=min(stamps, default=None),
+                last_timestamp=max(stamps, default=None),
             )
             first += len(batch)
         return seen
-
-
-def _size(parts: Sequence[bytes | None]) -> int:
-    return sum(map(len, filter(None, parts)))

@@ -5,26 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
 
 from kafka_assets.ledger.leases import Lease
+from kafka_assets.live.batch import Batch, Message, Place, runs
 from kafka_assets.slices import SliceKey
 
-Place = tuple[str, int]
-"""A topic's name, and a partition."""
-
-
-class Message(Protocol):
-    """What is asked of a message here; the decoder asks for more."""
-
-    def topic(self) -> str | None: ...
-    def partition(self) -> int | None: ...
-    def offset(self) -> int | None: ...
-    def key(self) -> Any: ...
-    def value(self) -> Any: ...
-    def headers(self) -> Any: ...
-    def timestamp(self) -> tuple[int, int]: ...
-    def __len__(self) -> int: ...
+AT_ONCE = 10_000
+"""Messages to ask Kafka for at a time: they are taken apart while they are in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +22,7 @@ class Part:
     place: Place
     start: int
     end: int
-    messages: Sequence[Message]
+    batch: Batch
 
     @property
     def key(self) -> SliceKey:
@@ -45,10 +32,8 @@ class Part:
     @property
     def torn(self) -> bool:
         """Whether it holds what it cannot: then the consumer is not where it is believed to be."""
-        if not self.messages:
-            return False
-        first, last = (cast(int, self.messages[index].offset()) for index in (0, -1))
-        return not self.start <= first <= last < self.end
+        offsets = self.batch.offsets
+        return bool(offsets) and not self.start <= offsets[0] <= offsets[-1] < self.end
 
 
 @dataclass
@@ -57,7 +42,8 @@ class Held:
 
     lease: Lease
     position: int
-    messages: list[Message] = field(default_factory=list[Message])
+    batch: Batch = field(default_factory=Batch)
+    bytes: int = 0
 
 
 @dataclass
@@ -74,19 +60,14 @@ class Gathering:
         self.drop([place])
         self.held[place] = Held(lease, offset)
 
-    def add(self, messages: Iterable[Message]) -> None:
+    def add(self, messages: Sequence[Message]) -> None:
         """Take what was consumed; of a partition that is not read any more, nothing."""
-        held = self.held
-        place: Place | None = None
-        mine: Held | None = None
-        for message in messages:
-            at = cast(Place, (message.topic(), message.partition()))
-            if at != place:
-                place, mine = at, held.get(at)
-            if mine is not None:
-                mine.messages.append(message)
-                self.records += 1
-                self.bytes += len(message)
+        for place, some in runs(messages):
+            if (mine := self.held.get(place)) is not None:
+                size = mine.batch.extend(some)
+                mine.bytes += size
+                self.records += len(some)
+                self.bytes += size
         if self.records and self.since is None:
             self.since = time.monotonic()
 
@@ -95,24 +76,24 @@ class Gathering:
         for place in places:
             gone = self.held.pop(place, None)
             if gone is not None:
-                self._let_go(gone.messages)
+                self._let_go(gone)
 
     def take(self, ends: Mapping[Place, int]) -> list[Part]:
         """All of it as a batch that ends at these positions, also where only holes were met."""
         parts: list[Part] = []
         for place, held in self.held.items():
             end = ends.get(place, held.position)
-            if end > held.position or held.messages:
-                parts.append(Part(held.lease, place, held.position, end, held.messages))
-                self._let_go(held.messages)
-                held.position, held.messages = max(end, held.position), []
+            if end > held.position or held.batch.offsets:
+                parts.append(Part(held.lease, place, held.position, end, held.batch))
+                self._let_go(held)
+                held.position, held.batch, held.bytes = max(end, held.position), Batch(), 0
         return parts
 
     def places(self) -> Collection[Place]:
         return list(self.held)
 
-    def _let_go(self, messages: Sequence[Message]) -> None:
-        self.records -= len(messages)
-        self.bytes -= sum(map(len, messages))
+    def _let_go(self, held: Held) -> None:
+        self.records -= len(held.batch)
+        self.bytes -= held.bytes
         if not self.records:
             self.since = None

@@ -15,18 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_assets.live.json_numbers import WIDEST, Misfit, fits, is_kept, is_wide, room_of, rounded
 from kafka_assets.live.json_text import DEEPEST, Number, Parsed
-from kafka_assets.live.json_values import (
-    EXACT_INTEGERS,
-    WIDEST,
-    Misfit,
-    fits,
-    is_changed,
-    is_kept,
-    is_wide,
-    room_of,
-    rounded,
-)
+from kafka_assets.live.json_values import EXACT_INTEGERS, is_changed
 
 ESCAPE_BYTES = 5
 KEY_BYTES = 5

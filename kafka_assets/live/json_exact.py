@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from kafka_assets.live.declared import spelled
 from kafka_assets.live.json_doubt import Field, Record
+from kafka_assets.live.json_numbers import Misfit, exactly, is_kept
 from kafka_assets.live.json_text import NotJson, Number, Parsed, parse
-from kafka_assets.live.json_values import Misfit, exactly, is_kept, reader
+from kafka_assets.live.json_values import reader
+from kafka_assets.live.landed import fields_of
 
 EXCERPT = 60
 REASON_CHARACTERS = 300
@@ -43,9 +45,9 @@ class ExactJson:
     """A schema's records, one after the other."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.fields = [Field(field.name, field.type) for field in schema]
-        self._required = [not field.nullable for field in schema]
-        self._readers = [reader(field.type) for field in schema]
+        self.fields = [Field(field.name, field.type) for field in fields_of(schema)]
+        self._required = [not field.nullable for field in fields_of(schema)]
+        self._readers = [reader(field.type) for field in fields_of(schema)]
 
     def read(self, value: bytes | None) -> list[Any] | Bad:
         """The values in the order of the schema."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from json.decoder import scanstring
-from typing import Any
+from json import decoder
+from typing import Any, cast
 
 DEEPEST = 1_000
 LONGEST_NUMBER = 1_000
@@ -20,6 +20,7 @@ _TOKEN = re.compile(
 )
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SIGNS = re.compile(r"[^0-9]")
+_unescaped: Any = cast("Any", decoder).scanstring
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -52,19 +53,14 @@ class Parsed:
     depth: int
 
 
-class _Open:
-    """Objects and arrays that are not closed yet."""
-
-    def __init__(self) -> None:
-        self.outer: list[tuple[Any, str]] = []
-        self.holder: Any = None
-        self.key = ""
-
-
 def parse(text: str) -> Parsed:  # noqa: PLR0912, PLR0915 - one automaton, a branch for each token
     """Parse the first value; of equal keys the last one stays. Whole numbers, too, stay as they are written."""
     match, at = _TOKEN.match, 0
-    open_, root = _Open(), None
+    # What is not closed yet: the innermost, the key that its next value has, and those around it.
+    holder: Any = None
+    key = ""
+    outer: list[tuple[Any, str]] = []
+    root: Any = None
     twice = half = False
     depth = deepest = 0
     # What may stand next: a value, a value or the end of its array, a key, a key or the end, a colon, what follows.
@@ -86,8 +82,8 @@ def parse(text: str) -> Parsed:  # noqa: PLR0912, PLR0915 - one automaton, a bra
                 if depth > DEEPEST:
                     raise NotJson
                 opened: Any = {} if mark == "{" else []
-                open_.outer.append((open_.holder, open_.key))
-                open_.holder = opened
+                outer.append((holder, key))
+                holder = opened
                 state = "first" if mark == "{" else "item"
                 continue
             if mark == ":":
@@ -98,24 +94,24 @@ def parse(text: str) -> Parsed:  # noqa: PLR0912, PLR0915 - one automaton, a bra
             if mark == ",":
                 if state != "after":
                     raise NotJson
-                state = "key" if isinstance(open_.holder, dict) else "value"
+                state = "key" if holder.__class__ is dict else "value"
                 continue
             wanted = dict if mark == "}" else list
-            if state not in ("after", "first", "item") or not isinstance(open_.holder, wanted):
+            if state not in ("after", "first", "item") or holder.__class__ is not wanted:
                 raise NotJson
-            value = open_.holder
-            open_.holder, open_.key = open_.outer.pop()
+            value = holder
+            holder, key = outer.pop()
             depth -= 1
         elif kind == "text":
             value = found["text"]
             if "\\" in value:
-                value, _ = scanstring(text, found.start("text"))
+                value = _unescaped(text, found.start("text"))[0]
                 half = half or _has_half(value)
             if len(value) > LONGEST_STRING:
                 raise NotJson
             if state in ("key", "first"):
-                twice = twice or value in open_.holder
-                open_.key = value
+                twice = twice or value in holder
+                key = value
                 state = "colon"
                 continue
             if state not in ("value", "item"):
@@ -129,12 +125,11 @@ def parse(text: str) -> Parsed:  # noqa: PLR0912, PLR0915 - one automaton, a bra
                     raise NotJson
             else:
                 value = _WORDS[found["word"]]
-        holder = open_.holder
         if holder is None:
             root = value
             break
-        if isinstance(holder, dict):
-            holder[open_.key] = value
+        if holder.__class__ is dict:
+            holder[key] = value
         else:
             holder.append(value)
         state = "after"

@@ -9,20 +9,25 @@ import re
 import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
+from kafka_assets.live.json_numbers import (
+    Misfit,
+    exactly,
+    fits,
+    is_kept,
+    is_wide,
+    number_of,
+    plain_decimal,
+    witnessed_decimal,
+)
 from kafka_assets.live.json_text import Number
 
 Reader = Callable[[Any], Any]
 """A value that is not null, as it becomes part of an Arrow column."""
 
-WIDEST = 38
-"""Digits of the widest decimal."""
-ROOM = 6
-LONG_DIGITS = 18
 EXACT_INTEGERS = 2**53
 _CLOCK = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6})0*+)?(?:(Z)|([+-])(\d\d):(\d\d))?", re.ASCII
@@ -31,19 +36,13 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _FARTHEST = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-_EXACT = Context(prec=2_100, rounding=ROUND_HALF_UP, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation])
-"""Wider than the longest number that is read at all."""
-
-
-class Misfit(Exception):
-    """The value is not one of its type, exactly."""
 
 
 def reader(kind: Any, *, nested: bool = False) -> Reader:  # noqa: PLR0911 - one for each type
     """How to read one declared type."""
     if pa.types.is_decimal(kind):
         if nested or is_wide(kind):
-            return lambda given: _plain_decimal(given, kind)
+            return lambda given: plain_decimal(given, kind)
         return lambda given: witnessed_decimal(given, kind)
     if pa.types.is_integer(kind):
         return _integer(kind.bit_width)
@@ -62,85 +61,11 @@ def reader(kind: Any, *, nested: bool = False) -> Reader:  # noqa: PLR0911 - one
     return _ATOMS[kind]
 
 
-def is_wide(kind: Any) -> bool:
-    """Whether a decimal leaves no room for digits in which rounding would show."""
-    return kind.precision + ROOM > WIDEST
-
-
-def room_of(kind: Any) -> int:
-    return (LONG_DIGITS if kind.precision + ROOM <= LONG_DIGITS else WIDEST) - kind.precision
-
-
-def exactly(text: str) -> Decimal:
-    return _EXACT.create_decimal(text)
-
-
-def is_kept(number: Number) -> bool:
-    """Whether a VARIANT keeps the number exactly: no exponent, and no more than 38 digits."""
-    return number.plain and (len(number) <= WIDEST or _digits(number) <= WIDEST)
-
-
-def fits(number: Number, scale: int) -> bool:
-    """Whether the number is kept, and has no more digits behind the point than `scale`, zeros at the end aside."""
-    if not is_kept(number):
-        return False
-    fraction = number.partition(".")[2].rstrip("0")
-    return len(fraction) <= scale
-
-
-def rounded(number: Number, *, precision: int, scale: int) -> Decimal:
-    """Half up, as `from_json` does; a Misfit where it has more digits then."""
-    exact = exactly(number)
-    if not exact.is_finite():
-        raise Misfit
-    if exact.is_zero():
-        return Decimal(0).scaleb(-scale)
-    if exact.adjusted() >= precision - scale:
-        raise Misfit
-    if exact.adjusted() < -scale - 1:
-        return Decimal(0).scaleb(-scale)
-    made = exact.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
-    if made.adjusted() >= precision - scale:
-        raise Misfit
-    return made
-
-
-def witnessed_decimal(given: Any, kind: Any) -> Decimal:
-    """The value where rounding to a wider type does not show it to be another; the rest is for a second look."""
-    number = _of(given, Number)
-    room = room_of(kind)
-    wide = rounded(number, precision=kind.precision + room, scale=kind.scale + room)
-    return _as(wide, kind)
-
-
-def _plain_decimal(given: Any, kind: Any) -> Decimal:
-    number = _of(given, Number)
-    if not fits(number, kind.scale):
-        raise Misfit
-    return _as(exactly(number), kind)
-
-
-def _as(exact: Decimal, kind: Any) -> Decimal:
-    try:
-        made = exact.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
-    except InvalidOperation as error:
-        raise Misfit from error
-    if made != exact or (made and made.adjusted() >= kind.precision - kind.scale):
-        raise Misfit
-    return abs(made) if made.is_zero() else made
-
-
-def _digits(number: Number) -> int:
-    """Digits that a decimal needs for it: those behind the point, or all but leading zeros."""
-    whole, _, fraction = number.lstrip("-").partition(".")
-    return max(len(fraction), len((whole + fraction).lstrip("0")))
-
-
 def _integer(bits: int) -> Reader:
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1)
 
     def integer(given: Any) -> int:
-        text = _of(given, Number)
+        text = number_of(given)
         digits = text.removeprefix("-")
         if not digits.isdigit() or len(digits) > 19:
             raise Misfit
@@ -153,7 +78,7 @@ def _integer(bits: int) -> Reader:
 
 
 def double(given: Any) -> float:
-    number = _of(given, Number)
+    number = number_of(given)
     value = float(number)
     if math.isinf(value):
         raise Misfit

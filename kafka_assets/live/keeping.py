@@ -10,7 +10,7 @@ from typing import Self
 
 from sqlalchemy import Engine
 
-from kafka_assets.errors import LedgerBusy, OutcomeUnknown
+from kafka_assets.errors import KafkaAssetsError, LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger.leases import Lease, extend, give_back
 
 _log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ class Keeper:
         self._engine, self._lease_ms, self._aside = engine, lease_ms, aside
         self._leases: set[Lease] = set()
         self._lost: set[Lease] = set()
+        self._error: KafkaAssetsError | None = None
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
 
@@ -48,7 +49,9 @@ class Keeper:
             self._lost.difference_update(leases)
 
     def lost(self) -> Collection[Lease]:
-        """Those that are others' by now, told once."""
+        """Those that are others' by now, told once; raises what ended the keeping."""
+        if self._error is not None:
+            raise self._error
         with self._lock:
             lost, self._lost = self._lost, set()
         return lost
@@ -75,6 +78,9 @@ class Keeper:
             except (LedgerBusy, OutcomeUnknown) as error:
                 _log.debug("the leases could not be extended now: %s", error)
                 continue
+            except KafkaAssetsError as error:
+                self._error = error
+                return
             with self._lock:
                 self._lost |= gone & self._leases
                 self._leases -= gone

@@ -19,7 +19,7 @@ from kafka_assets.ledger import planning as ledger
 from kafka_assets.ledger.leases import Lease, ready, take, taken_over
 from kafka_assets.ledger.meeting import meet_topics, origins
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
-from kafka_assets.live.gathering import Place
+from kafka_assets.live.batch import Place
 from kafka_assets.plan import Offsets, Progress, expired
 from kafka_assets.streams import Stream
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from kafka_assets.live.json_doubt import Field
 from kafka_assets.live.json_exact import REASON_CHARACTERS, Bad, ExactJson
 from kafka_assets.live.json_text import NotJson, parse
-from kafka_assets.live.values import landed_schema
+from kafka_assets.live.landed import fields_of, landed_schema
 from kafka_assets.records import KEY, TIMESTAMP
 from kafka_assets.streams import Upsert
 
@@ -29,9 +29,10 @@ class Tombstones:
 
     def __init__(self, landed: pa.Schema, upsert: Upsert) -> None:
         inside = [name for name in needed(upsert) if name not in (KEY, TIMESTAMP)]
-        self._inside = pa.schema([pa.field(name, landed.field(name).type, nullable=False) for name in inside])
-        self._key = landed.field(KEY) if KEY in upsert.key else None
-        self._whole = [field.type for field in self._inside] == [pa.binary()]
+        self._inside = _required(landed, inside)
+        self._key: Any = landed.field(KEY) if KEY in upsert.key else None
+        types: list[Any] = self._inside.types
+        self._whole = types == [pa.binary()]
         self._alone = (
             Field(inside[0], self._inside.field(0).type) if len(inside) == 1 and KEY not in upsert.key else None
         )
@@ -47,8 +48,8 @@ class Tombstones:
                 refused[at] = found.reason
             else:
                 told.append(found)
-        fields = ([] if self._key is None else [self._key]) + list(landed_schema(self._inside))
-        columns = [pa.array([row[at] for row in told], cast("Any", one.type)) for at, one in enumerate(fields)]
+        fields = [*([] if self._key is None else [self._key]), *fields_of(landed_schema(self._inside))]
+        columns: list[Any] = [pa.array([row[at] for row in told], one.type) for at, one in enumerate(fields)]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields)), refused
 
     def _read(self, key: bytes | None) -> list[Any] | Bad:
@@ -71,6 +72,10 @@ class Tombstones:
                 return _cannot(found.reason.replace("the value", "the key"))
             values += found
         return values
+
+
+def _required(landed: Any, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([pa.field(name, landed.field(name).type, nullable=False) for name in names])
 
 
 def needed(upsert: Upsert) -> list[str]:

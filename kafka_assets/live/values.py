@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_assets.live.declared import declared
+from kafka_assets.live.json_bulk import BulkJson
 from kafka_assets.live.json_exact import Bad, ExactJson
+from kafka_assets.live.landed import landed_schema
 from kafka_assets.streams import Stream
 
 
@@ -39,37 +42,34 @@ def values_of(stream: Stream) -> Values:
     return WholeValues(fields)
 
 
-def landed_type(kind: Any) -> Any:
-    """A declared type as it lands: nothing in it says NOT NULL, as in what Spark gives."""
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, landed_type(one.type)) for one in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(pa.string(), landed_type(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(landed_type(kind.value_type))
-    return kind
-
-
-def landed_schema(fields: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(one.name, landed_type(one.type)) for one in fields])
-
-
 class JsonValues:
-    """JSON records."""
+    """JSON records: in bulk, and those by themselves that cannot be read so."""
 
     def __init__(self, fields: pa.Schema) -> None:
         self.schema = landed_schema(fields)
         self._exact = ExactJson(fields)
+        self.bulk = BulkJson(fields, self.schema, self._exact)
 
     def read(self, values: Sequence[bytes | None]) -> Columns:
-        found = [self._exact.read(value) for value in values]
-        good = [one for one in found if not isinstance(one, Bad)]
-        bad = {at: one.reason for at, one in enumerate(found) if isinstance(one, Bad)}
-        columns = [
-            pa.array([row[at] for row in good], cast("Any", self.schema.field(at).type))
-            for at in range(len(self.schema))
-        ]
-        return Columns(pa.Table.from_arrays(columns, schema=self.schema), bad)
+        tables, places, left = self.bulk.read(values)
+        if not left:
+            return Columns(pa.concat_tables([self.schema.empty_table(), *tables]))
+        bad: dict[int, str] = {}
+        rows: list[list[Any]] = []
+        good: list[int] = []
+        for at in left:
+            found = self._exact.read(values[at])
+            if isinstance(found, Bad):
+                bad[at] = found.reason
+            else:
+                rows.append(found)
+                good.append(at)
+        columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(self.schema.types)]
+        table = pa.concat_tables([*tables, pa.Table.from_arrays(columns, schema=self.schema)])
+        if tables and good:
+            order: Any = np.argsort(np.concatenate([*places, np.array(good, dtype=np.int64)]), kind="stable")
+            table = table.take(order)
+        return Columns(table, bad)
 
 
 class WholeValues:
@@ -77,7 +77,7 @@ class WholeValues:
 
     def __init__(self, fields: pa.Schema) -> None:
         self.schema = landed_schema(fields)
-        self._field = fields.field(0)
+        self._field: Any = fields.field(0)
 
     def read(self, values: Sequence[bytes | None]) -> Columns:
         bad: dict[int, str] = {}

@@ -7,7 +7,7 @@ knows in a later version is taken out; what is left is the last word on its key,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -64,6 +64,7 @@ class Merge:
             f"{road.quoted(name)} {kind}{' NOT NULL' if name in filled else ''}"
             for name, kind in (places | own | added).items()
         )
+        self._drop_tables()
         # The key refuses a transform that makes two rows of one record: their versions would be equal.
         self._run(
             f"CREATE TEMPORARY TABLE {MERGE} (\n  {lines},\n  PRIMARY KEY ({self._list(_PLACE)})\n){road.table_options}"
@@ -105,11 +106,13 @@ class Merge:
         with patient(self._connection, _LOCK_SECONDS):
             self._connection.execute(owned.with_for_update()).one()
 
-    def settle(self, *, deletes: bool) -> Generator[Refused, None, dict[tuple[int, bool], int]]:
+    def settle(
+        self, *, deletes: bool, topics: Mapping[int, str]
+    ) -> Generator[Refused, None, dict[tuple[int, bool], int]]:
         """Merge; how many records won, by publication and whether they delete.
 
-        Yields the records that the table refuses. Where there are any, nothing of this may be committed:
-        an earlier version of a refused record's key is out already.
+        Yields the records that the table refuses, each with its topic. Where there are any, nothing of this may
+        be committed: an earlier version of a refused record's key is out already.
         """
         target = self._road.quoted(self._table.name)
         self._refuse_moved_since(target)
@@ -121,12 +124,22 @@ class Merge:
             self._forget_tombstones()
         if deletes:
             # All deletes before any row, which may take the place of what goes in a unique key.
-            yield from self._halved(lambda within: self._bury(target, within), deleted=1)
-        yield from self._halved(lambda within: self._write(target, within), deleted=0)
+            yield from self._halved(lambda within: self._bury(target, within), deleted=1, topics=topics)
+        yield from self._halved(lambda within: self._write(target, within), deleted=0, topics=topics)
         counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
         return {(publication, bool(deleted)): count for publication, deleted, count in counted}
 
-    def _halved(self, take: Callable[[str], None], *, deleted: int) -> Generator[Refused]:
+    def _drop_tables(self) -> None:
+        """Those of an earlier transaction, where the connection is kept; no others, whatever else is so named."""
+        if self._connection.dialect.name == "sqlite":
+            for name in (MERGE, LOSERS):
+                self._run(f"DROP TABLE IF EXISTS temp.{name}")
+        elif self._connection.dialect.name == "postgresql":
+            self._run(f"DROP TABLE IF EXISTS pg_temp.{MERGE}, pg_temp.{LOSERS}")
+        else:
+            self._run(f"DROP TEMPORARY TABLE IF EXISTS {MERGE}, {LOSERS}")
+
+    def _halved(self, take: Callable[[str], None], *, deleted: int, topics: Mapping[int, str]) -> Generator[Refused]:
         """Have `take` take the winners, or all but those that the table refuses."""
         [[count]] = self._all(f"SELECT COUNT(*) FROM {MERGE} WHERE {DELETED} = {deleted}")
         listed = self._list(_PLACE)
@@ -141,8 +154,8 @@ class Merge:
             take("1 = 1" if end - first == count else _within(place(first, end)))
 
         for number, refused in culprits(self._connection, count, take_part):
-            [(_, partition, offset)] = place(number, number + 1)
-            yield Refused(partition, offset, refused.why)
+            [(source, partition, offset)] = place(number, number + 1)
+            yield Refused(partition, offset, refused.why, topic=topics[source])
 
     def _bury(self, target: str, within: str) -> None:
         self._delete(target, within)

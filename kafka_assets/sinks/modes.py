@@ -127,7 +127,8 @@ class Upserting:
             return dict.fromkeys(slices, Landed())
         self._merge.reduce()
         self._merge.lock()
-        won = yield from self._merge.settle(deletes=self._deletes > 0)
+        topics = {publication.source_id: key.topic for key, publication in slices.items()}
+        won = yield from self._merge.settle(deletes=self._deletes > 0, topics=topics)
         landed: dict[SliceKey, Landed] = {}
         for key, publication in slices.items():
             rows, deletes = won.get((publication.id, False), 0), won.get((publication.id, True), 0)

@@ -1,7 +1,8 @@
-"""PostgreSQL's road: COPY as text, in the ledger's own connection and transaction."""
+"""PostgreSQL's road: COPY, in the ledger's own connection and transaction; binary, where each type has that form."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from kafka_assets.errors import CountsDisagree, TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.sinks.copy_binary import HEAD, TAIL, binary, sent_as
 from kafka_assets.sinks.lines import Spelling, lines
 from kafka_assets.sinks.road import Table, comparable, driver_errors, nothing_overdue, passed_through
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 _SPELLING = Spelling(true="t", false="f", bytes_prefix="\\\\x", widens_floats=False)
 _NAME_BYTES = 63
 """A longer name would be cut without a word, and then be another table's."""
+
+_TYPES_NOW = text(
+    "SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
+    " WHERE a.attrelid = CAST(:name AS regclass) AND a.attnum > 0 AND NOT a.attisdropped"
+)
 
 _TYPES = {
     pa.bool_(): "BOOLEAN",
@@ -87,11 +94,19 @@ class PostgreSQLRoad:
         columns = (PARTITION, OFFSET, *table.columns)
         listed = ", ".join(self.quoted(name) for name in (SOURCE, *columns))
         statement = f"COPY {self.quoted(table.name)} ({listed}) FROM STDIN"
+        is_binary = self._takes_binary(connection, table, rows.schema, columns)
+        statement += " (FORMAT BINARY)" if is_binary else ""
         raw = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
         with driver_errors(connection, statement), raw.cursor() as cursor:
             with cursor.copy(statement.encode()) as copy:
-                for part, _ in lines(rows, columns, first=source_id, spelling=_SPELLING):
-                    copy.write(part)
+                if is_binary:
+                    copy.write(HEAD)
+                    for part in binary(rows, columns, first=source_id):
+                        copy.write(part)
+                    copy.write(TAIL)
+                else:
+                    for part, _ in lines(rows, columns, first=source_id, spelling=_SPELLING):
+                        copy.write(part)
             if cursor.rowcount != rows.num_rows:
                 raise CountsDisagree(
                     f"{rows.num_rows} rows were sent to the table {table.name!r}, and {cursor.rowcount} arrived",
@@ -99,3 +114,12 @@ class PostgreSQLRoad:
                     cure="remove it, or let it act on another table",
                 )
         return rows.num_rows
+
+    def _takes_binary(self, connection: Connection, table: Table, schema: pa.Schema, columns: Sequence[str]) -> bool:
+        """Whether the columns have, now, just the types whose binary form is sent: bytes are not looked at again."""
+        sent = {name: sent_as(schema.field(name).type) for name in columns}
+        if None in sent.values():
+            return False
+        found = connection.execute(_TYPES_NOW, {"name": self.quoted(table.name)}).all()
+        stand: dict[str, str] = {one.attname: one.typname for one in found}
+        return stand.get(SOURCE) == "int8" and all(stand.get(name) == kind for name, kind in sent.items())

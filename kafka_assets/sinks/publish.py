@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection, Engine
 
 from kafka_assets.errors import SliceRefused
+from kafka_assets.ledger import windows
 from kafka_assets.ledger.claims import Claim
 from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.fences import verify_attempts
@@ -109,7 +110,7 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
         connection = this.connection
         # 1. Lock the publications, in order, and decide.
         standing = lock(connection, attempts)
-        todo = [publication for publication in standing if _decide(publication, attempts[publication.id], work)]
+        todo = [one for one in standing if _decide(connection, one, attempts[one.id], work)]
         slices = {publication.key: publication for publication in todo}
         this.written = [attempts[publication.id] for publication in todo]
         # 2. Replace: what an earlier attempt committed goes.
@@ -161,12 +162,20 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
     ]
 
 
-def _decide(publication: Publication, held: Claim, work: Work) -> bool:
+def _decide(connection: Connection, publication: Publication, held: Claim, work: Work) -> bool:
     """What to do with a slice, decided under its publication's lock."""
-    if publication.kind != "normal" or publication.is_open or publication.key != held.publication.key:
+    if publication.is_open:
+        raise windows.refused(connection, publication.key, publication.slice_id)
+    if publication.key != held.publication.key:
+        raise SliceRefused(
+            f"slice {held.publication.key} cannot be landed",
+            why=f"it was an open window when its records were read, and is {publication.key} now",
+            cure="land that one",
+        )
+    if publication.kind != "normal":
         raise SliceRefused(
             f"slice {publication.key} cannot be landed",
-            why="it is an open live window" if publication.is_open else f"it is recorded as {publication.kind}",
+            why=f"it is recorded as {publication.kind}",
             cure="kafka_slice has its reason; what is lost or skipped stays so",
         )
     return work.replaces or publication.state != "committed"

@@ -6,12 +6,19 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import create_topic
+from kafka_assets_tests.acceptance.dg_dev import dg_dev, first_ticks, served
 
 REPOSITORY = Path(__file__).parents[2]
 PYPROJECT = """
@@ -52,31 +59,35 @@ class Foreign:
     def __init__(self, folder: Path, wheel: Path) -> None:
         self.folder = folder
         self.wheel = wheel
+        self.settings: dict[str, str] = {}
 
     def write(self, name: str, text: str) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def run(self, *command: str) -> str:
+    @property
+    def env(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_ASSETS_")}
+        return {**kept, "PYTHONPATH": f"{self.wheel}:{self.folder / 'src'}", **self.settings}
+
+    def run(self, *command: str, out_only: bool = False) -> str:
         done = subprocess.run(
             [Path(sys.executable).with_name(command[0]), *command[1:]],
             cwd=self.folder,
             env={
-                **kept,
-                "PYTHONPATH": f"{self.wheel}:{self.folder / 'src'}",
+                **self.env,
                 "DAGSTER_HOME": "",
                 "DG_CLI_DISABLE_TELEMETRY": "1",
                 "COLUMNS": "200",
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        return done.stdout + ("" if out_only else done.stderr)
 
     def listed(self) -> Any:
         """What `dg list defs` knows."""
@@ -123,6 +134,14 @@ def test_a_component_of_the_wheel_is_known_to_dg_and_gives_asset_topic_and_senso
     listed = foreign.listed()
     assert [one["asset_key"] for one in listed["assets"]] == ["kafka/orders", "orders", "returns"]
     assert [one["name"] for one in listed["sensors"]] == ["kafka_health", "kafka_slices"]
+    with dg_dev(foreign.folder, foreign.folder / ".dagster", foreign.env) as ask:
+        found = served(ask)
+        assert (found["assets"], found["sensors"]) == (
+            {"kafka/orders", "orders", "returns"},
+            {"kafka_health", "kafka_slices"},
+        )
+        [*_, first] = first_ticks(ask, found, "kafka_slices")
+        assert "kafka-assets up" in first["skipReason"]
 
 
 def test_functions_of_several_files_in_a_project_of_dg_refer_to_each_other(foreign: Foreign) -> None:
@@ -143,11 +162,16 @@ def test_functions_of_several_files_in_a_project_of_dg_refer_to_each_other(forei
     assert [one["name"] for one in listed["sensors"]] == ["kafka_health", "kafka_slices"]
 
 
-def test_the_readmes_example_works_as_it_stands_in_an_empty_project(foreign: Foreign) -> None:
+def readmes_stream(foreign: Foreign) -> None:
+    """The README's stream, cut out of it, in an empty project."""
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     [stream] = re.findall(r"^```python\n(.*?)^```$", readme, flags=re.MULTILINE | re.DOTALL)
     foreign.write("kafka_assets.toml", "")
     foreign.write("defs/payments.py", stream)
+
+
+def test_the_readmes_example_loads_as_it_stands_in_an_empty_project(foreign: Foreign) -> None:
+    readmes_stream(foreign)
     said = foreign.run("dagster", "definitions", "validate", "-m", "kafka_assets.definitions")
     assert "All code locations passed validation" in said
     found = foreign.run(
@@ -157,3 +181,19 @@ def test_the_readmes_example_works_as_it_stands_in_an_empty_project(foreign: For
         "sorted(sensor.name for sensor in r.sensor_defs))",
     )  # fmt: skip
     assert "['kafka/payments', 'payments'] ['kafka_health', 'kafka_slices']" in found
+
+
+def test_the_readmes_example_lands_its_topic(foreign: Foreign, broker: str, spark_remote: str) -> None:
+    readmes_stream(foreign)
+    foreign.settings = {"KAFKA_ASSETS_BOOTSTRAP_SERVERS": broker, "KAFKA_ASSETS_SPARK_REMOTE": spark_remote}
+    create_topic(Connection(broker), "payments", partitions=2)
+    costs = (
+        b'{"id": %d, "method": "card", "amount": %d, "paid_at": "2026-01-01T00:00:00Z"}' % (n, n) for n in range(9)
+    )
+    produce(Connection(broker), "payments", (Record(value=value) for value in (*costs, b"{cut")))
+    done = json.loads(foreign.run("kafka-assets", "run", "--until-caught-up", "--json", out_only=True))
+    assert done["caught_up"] is True
+    with closing(sqlite3.connect(foreign.folder / ".kafka_assets" / "kafka_assets.db")) as ledger:
+        assert ledger.execute("select count(*), sum(amount) from payments").fetchone() == (8, 36)
+        assert ledger.execute("select count(*) from kafka_quarantine").fetchone() == (1,)
+        assert ledger.execute("select sum(filtered) from kafka_publication").fetchone() == (1,)

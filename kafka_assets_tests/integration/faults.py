@@ -53,15 +53,23 @@ def counted_tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def lose_in_commit(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, *, after: bool, then: Callable[[], object] = lambda: None
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    after: bool,
+    then: Callable[[], object] = lambda: None,
+    last: tuple[Any, str] = (publishing, "_advance"),
 ) -> None:
-    """The first publishing transaction loses its connection in COMMIT: after the server did it, or before."""
-    advance, commit = publishing._advance, engine.dialect.do_commit
+    """The first publishing transaction loses its connection in COMMIT: after the server did it, or before.
+
+    Which one it is, its `last` step tells.
+    """
+    advance, commit = getattr(*last), engine.dialect.do_commit
     victims: list[str] = []
     lost: list[str] = []
 
-    def arm(connection: Any, done: Any) -> None:
-        advance(connection, done)
+    def arm(connection: Any, *given: Any, **where: Any) -> None:
+        advance(connection, *given, **where)
         if not lost:
             victims.append(backend_of(connection))
 
@@ -78,7 +86,7 @@ def lose_in_commit(
         with raw.cursor() as cursor:  # where the driver has nothing to commit, it does not ask the server
             cursor.execute("select 1")
 
-    monkeypatch.setattr(publishing, "_advance", arm)
+    monkeypatch.setattr(*last, arm)
     monkeypatch.setattr(engine.dialect, "do_commit", lose)
 
 

@@ -22,6 +22,7 @@ from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.sinks import publish
 from kafka_assets.slices import SliceKey
+from kafka_assets_tests.freezing import freeze
 from kafka_assets_tests.ledgers import Attempt, chunk_of
 
 SEND_FILE = "_send_local_file"
@@ -31,17 +32,17 @@ SEND_FILE = "_send_local_file"
 class Frozen:
     """A publisher that stands still at a point, whatever happens around it."""
 
-    def __init__(self, engine: Engine, where: str, keys: Sequence[SliceKey]) -> None:
+    def __init__(self, engine: Engine, where: str, keys: Sequence[SliceKey], *, module: str = __name__) -> None:
         url = engine.url.render_as_string(hide_password=False)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__, url, where, *map(str, keys)],
+            [sys.executable, "-m", module, url, where, *map(str, keys)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == f"at {where}\n"
-        os.kill(self.process.pid, signal.SIGSTOP)
+        freeze(self.process.pid)
 
     def __enter__(self) -> Frozen:
         return self
@@ -65,13 +66,12 @@ def main(url: str, where: str, *keys: str) -> None:
     wanted = [SliceKey.parse(key) for key in keys]
     # A lease that has ended: whoever comes next need not wait for it.
     attempt = Attempt(engine, wanted, run_id="frozen", replaces=True).claim(force=True, lease_ms=-1)
-    stop = _once(where)
+    stop = once(where)
     if where == "copy":
-        psycopg.Copy.write = _followed(psycopg.Copy.write, stop)
-        setattr(connections, SEND_FILE, _in_packets(getattr(connections, SEND_FILE), stop))
+        stop_in_rows(stop)
     elif where != "between":
         name = {"verified": "verify_attempts", "advanced": "_advance"}[where]
-        setattr(publish, name, _followed(getattr(publish, name), stop))
+        setattr(publish, name, followed(getattr(publish, name), stop))
     try:
         chunks = [chunk_of(key, note="frozen") for key in wanted]
         published = attempt.publish(*chunks, between=stop if where == "between" else lambda: None)
@@ -81,7 +81,13 @@ def main(url: str, where: str, *keys: str) -> None:
     print(said, flush=True)
 
 
-def _once(where: str) -> Callable[[], None]:
+def stop_in_rows(stop: Callable[[], None]) -> None:
+    """In the middle of what the drivers send, where no server's timeout fires."""
+    psycopg.Copy.write = followed(psycopg.Copy.write, stop)
+    setattr(connections, SEND_FILE, in_packets(getattr(connections, SEND_FILE), stop))
+
+
+def once(where: str) -> Callable[[], None]:
     stopped = False
 
     def stop() -> None:
@@ -94,7 +100,7 @@ def _once(where: str) -> Callable[[], None]:
     return stop
 
 
-def _followed(step: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
+def followed(step: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
     def then(*given: Any, **more: Any) -> None:
         step(*given, **more)
         stop()
@@ -102,9 +108,9 @@ def _followed(step: Callable[..., Any], stop: Callable[[], None]) -> Callable[..
     return then
 
 
-def _in_packets(send: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
+def in_packets(send: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
     def then(filename: str, connection: Any) -> None:
-        connection.write_packet = _followed(connection.write_packet, stop)
+        connection.write_packet = followed(connection.write_packet, stop)
         send(filename, connection)
 
     return then

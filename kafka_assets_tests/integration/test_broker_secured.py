@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import time
 from collections.abc import Generator, Iterator
@@ -26,6 +25,7 @@ from kafka_assets.devstack import artifacts, fetch
 from kafka_assets.devstack.java import find_java
 from kafka_assets.devstack.ports import choose
 from kafka_assets.errors import BrokerRefused, BrokerUnavailable, SettingsError
+from kafka_assets_tests import freezing
 from kafka_assets_tests.certificates import Authority
 
 if TYPE_CHECKING:
@@ -44,11 +44,8 @@ class SecuredBroker:
 
     @contextmanager
     def frozen(self) -> Generator[None]:
-        self.process.send_signal(signal.SIGSTOP)
-        try:
+        with freezing.frozen(self.process.pid):
             yield
-        finally:
-            self.process.send_signal(signal.SIGCONT)
 
     def at(self, listener: str, **properties: str) -> Connection:
         named = {name.replace("_", "."): value for name, value in properties.items()}

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Engine
 
 from kafka_assets_tests.properties.append_machine import AppendMachine
+from kafka_assets_tests.properties.live_machine import LiveMachine
 from kafka_assets_tests.properties.stepping import stepped
 
 COUNTS = "KAFKA_ASSETS_PROPERTIES"
@@ -24,7 +26,14 @@ BATCH = 25
 """So many programs run between two looks at the clock; one that fails is made smaller, however late it is."""
 
 
-def run_programs(fresh: Callable[[], Engine], machine: type[AppendMachine], *, database: str, short: int) -> None:
+def run_programs(
+    fresh: Callable[[], Engine],
+    machine: type[AppendMachine | LiveMachine],
+    *,
+    database: str,
+    short: int,
+    within: Callable[[], AbstractContextManager[None]] = stepped,
+) -> None:
     """Run random programs on ledgers that `fresh` makes, and print what happened in them."""
     counts = dict(part.split("=") for part in os.environ.get(COUNTS, "").split(",") if part)
     asked = int(counts.get(database, 0))
@@ -36,7 +45,7 @@ def run_programs(fresh: Callable[[], Engine], machine: type[AppendMachine], *, d
     Machine.seen = type(AppendMachine.seen)()
     seconds = float(os.environ.get(SECONDS, "3600"))
     try:
-        with stepped():
+        with within():
             while Machine.seen["example"] < (asked or short) and time.monotonic() - began < seconds:
                 how = settings(
                     max_examples=min(BATCH, (asked or short) - Machine.seen["example"]),

@@ -26,6 +26,7 @@ attributes:
   target: orders
   schema: "id BIGINT NOT NULL, customer STRING COMMENT 'who', amount DECIMAL(12,2)"
   slices: {max_records: 500_000, max_delay: 10s}
+  skip_when_behind: {records: 500, keep: 500, every: 15m}
   start: 2026-01-01T00:00:00Z
   group_name: shop
   owners: [team:shop]
@@ -58,6 +59,7 @@ def large(rows):
     target="orders",
     schema="id BIGINT NOT NULL, customer STRING COMMENT 'who', amount DECIMAL(12,2)",
     slices={"max_records": 500_000, "max_delay": "10s"},
+    skip_when_behind={"records": 500, "keep": 500, "every": "15m"},
     start="2026-01-01T00:00:00Z",
     group_name="shop",
     owners=["team:shop"],

@@ -49,6 +49,12 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
         ({"mode": "upsert", "key": ["id"], "order_by": "kafka_offset"}, "orders nothing"),
         ({"mode": "upsert", "key": ["id"], "scope": "slice"}, "scope slice belongs to mode append"),
         ({"evolve": "drop_columns"}, "evolve"),
+        ({"skip_when_behind": {"keep": 5}}, "records, age, or both"),
+        ({"skip_when_behind": {"records": 5, "keep": 6}}, "nothing would be jumped over"),
+        ({"skip_when_behind": {"records": 5}}, "skip_when_behind.keep"),
+        ({"skip_when_behind": {"records": 5, "keep": 5, "every": "0s"}}, "longer than nothing"),
+        ({"skip_when_behind": {"records": 5, "keep": 5, "stale_keys": True}}, "belongs to mode upsert"),
+        ({"mode": "upsert", "key": ["id"], "skip_when_behind": {"records": 5, "keep": 5}}, "loses keys"),
     ],
 )
 def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: str) -> None:
@@ -59,6 +65,22 @@ def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: st
 def test_a_declaration_survives_being_told_to_dagster() -> None:
     stream = declare(**GOOD, slices={"max_delay": "2s"}, start="2026-01-01T00:00:00Z")
     assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
+
+
+@pytest.mark.parametrize("text", ["250ms", "1h", "30d", "10d", "365d"])
+def test_every_duration_survives_it(text: str) -> None:
+    stream = declare(**GOOD, max_lag=text)
+    assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
+
+
+def test_what_is_left_out_when_behind_is_said_once_and_only_where_it_is_meant() -> None:
+    assert declare(**GOOD).skip_when_behind is None
+    stream = declare(**GOOD, skip_when_behind={"records": 500, "keep": 500, "age": "10m"})
+    assert declare(**stream.model_dump(mode="json", by_alias=True)) == stream
+    assert stream.skip_when_behind is not None
+    assert stream.skip_when_behind.every == timedelta(minutes=15)
+    behind = {"records": 5, "keep": 5, "stale_keys": True}
+    assert declare(**GOOD, mode="upsert", key=["id"], skip_when_behind=behind).skip_when_behind is not None
 
 
 def test_an_upsert_declaration_says_key_and_order() -> None:

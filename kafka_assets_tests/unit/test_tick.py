@@ -19,14 +19,13 @@ from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
-from kafka_assets.ledger import engine as doors
 from kafka_assets.ledger import requests
 from kafka_assets.ledger.claims import claim, record_failure
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.publications import find
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, rows, scalar
-from kafka_assets_tests.ticking import Broker, Desk, orders
+from kafka_assets_tests.ticking import Broker, Desk, Killed, at_commits, killing, orders
 
 
 @pytest.fixture
@@ -35,32 +34,11 @@ def broker(desk: Desk) -> Broker:
     return desk.broker
 
 
-class Killed(BaseException):
-    """The sensor's process is gone."""
-
-
 def exact(desk: Desk, *, records: int) -> None:
     assert scalar(desk.engine, "select count(*) from orders") == records
     assert scalar(desk.engine, "select count(distinct kafka_partition || ':' || kafka_offset) from orders") == records
     assert scalar(desk.engine, "select count(*) from kafka_publication where state <> 'committed'") == 0
     assert rows(desk.engine, "select * from kafka_gap") == []
-
-
-def at_commits(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None], *, after: bool) -> None:
-    """Do something at each commit to the ledger; `then` is told which it is."""
-    commit, count = doors._commit, 0
-
-    def counted(connection: Any) -> None:
-        nonlocal count
-        count += 1
-        number = count
-        if not after:
-            then(number)
-        commit(connection)
-        if after:
-            then(number)
-
-    monkeypatch.setattr(doors, "_commit", counted)
 
 
 @pytest.mark.slow
@@ -77,7 +55,7 @@ def test_a_tick_may_be_killed_around_any_commit(
         with dg.DagsterInstance.ephemeral() as instance:
             desk = Desk(make_engine(f"sqlite:///{path}"), instance, broker, orders())
             with monkeypatch.context() as patched:
-                at_commits(patched, _killing(kills + 1), after=after)
+                at_commits(patched, killing(kills + 1), after=after)
                 try:
                     desk.evaluate()
                 except Killed:
@@ -89,14 +67,6 @@ def test_a_tick_may_be_killed_around_any_commit(
             assert desk.told == set(desk.keys)
             assert scalar(desk.engine, "select max(committed_attempt) from kafka_publication") == 1
     assert kills > 10  # else nothing was killed
-
-
-def _killing(wanted: int) -> Callable[[int], None]:
-    def then(number: int) -> None:
-        if number == wanted:
-            raise Killed
-
-    return then
 
 
 @pytest.mark.slow

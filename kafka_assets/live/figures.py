@@ -1,0 +1,77 @@
+"""What one consumer has done and where it stands: counted as it goes, told now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Figures:
+    """Written by the consumer's own thread; what others read is a moment old."""
+
+    records: int = 0
+    rows: int = 0
+    quarantined: int = 0
+    bytes: int = 0
+    commits: int = 0
+    retries: int = 0
+    """Batches that were tried again, since the database or the broker did not answer."""
+    restarts: int = 0
+    """Partitions that were begun with again, from the ledger: fenced, expired, created again."""
+    rebalances: int = 0
+    rebalance_seconds: float = 0.0
+    partitions: int = 0
+    """That are read now."""
+    waiting: dict[str, str] = field(default_factory=dict[str, str])
+    """Partitions that are this consumer's and not read yet, each with the reason."""
+    lag: int = 0
+    """Records that are in these partitions and not committed, as far as the broker has said."""
+    troubles: dict[str, str] = field(default_factory=dict[str, str])
+    """What somebody should look at, by partition."""
+    seconds: float = 0.0
+    """Since it began."""
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def now(self) -> Figures:
+        self.seconds = time.monotonic() - self._begun
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self.now())
+
+
+def total(figures: Iterable[Figures]) -> Figures:
+    """Of several consumers; the longest of their times."""
+    summed = Figures()
+    for one in figures:
+        for name, value in one.as_dict().items():
+            if isinstance(value, Mapping):
+                getattr(summed, name).update(value)
+            elif name == "seconds":
+                summed.seconds = max(summed.seconds, value)
+            else:
+                setattr(summed, name, getattr(summed, name) + value)
+    return summed
+
+
+def line(now: Figures, before: Figures | None = None) -> str:
+    """For people: what it does, and what it waits for."""
+    records, seconds = now.records - (before.records if before else 0), now.seconds - (before.seconds if before else 0)
+    words = [
+        f"{records / seconds if seconds > 0 else 0:,.0f} records/s",
+        f"{now.records:,} records in {now.commits:,} commits",
+        f"lag {now.lag:,}",
+        f"{now.partitions} partitions",
+        f"{now.rebalances} rebalances",
+    ]
+    words += [f"{now.quarantined:,} quarantined"] if now.quarantined else []
+    words += [f"{now.retries} retries"] if now.retries else []
+    words += [f"waiting for {place}: {why}" for place, why in sorted(now.waiting.items())[:2]]
+    more = len(now.waiting) - 2
+    words += [f"and {more} more partitions wait"] if more > 0 else []
+    return " · ".join(words)

@@ -1,0 +1,72 @@
+"""A Dagster instance on PostgreSQL, as docs/assets.md writes it: tick, run, keys and materializations are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.exc import ProgrammingError
+
+from kafka_assets_tests.integration.project import Landing
+
+Declare = Callable[..., Landing]
+PAGE = Path(__file__).parents[2] / "docs" / "assets.md"
+
+
+def written(home: Path, url: str, *, driver: str | None = None) -> Path:
+    """The page's dagster.yaml, with this database in the place of its example."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    [config] = [yaml.safe_load(block) for block in blocks if block.startswith("storage:")]
+    said = make_url(config["storage"]["postgres"]["postgres_url"])
+    here = make_url(url).set(drivername=driver or said.drivername)
+    config["storage"]["postgres"]["postgres_url"] = here.render_as_string(hide_password=False)
+    home.mkdir()
+    (home / "dagster.yaml").write_text(yaml.safe_dump({**config, "telemetry": {"enabled": False}}), encoding="utf-8")
+    return home
+
+
+def test_what_lands_is_told_to_a_dagster_on_postgresql(
+    landing: Declare, postgresql_database: str, tmp_path: Path
+) -> None:
+    with dg.DagsterInstance.from_config(str(written(tmp_path / "home", postgresql_database))) as instance:
+        stream = replace(landing(slices={"max_delay": "0ms", "max_records": 10}), instance=instance)
+        stream.topic(partitions=2)
+        stream.produce_ids(0, 30)
+        stream.produce_ids(30, 45, partition=1)
+        found = stream.land()
+        assert found.troubles == []
+        keys = stream.keys()
+        assert len(keys) == 5
+        assert set(instance.get_materialized_partitions(dg.AssetKey(stream.name))) == set(keys)
+        assert instance.get_runs_count() == len(found.requests)
+        assert all(run.status == dg.DagsterRunStatus.SUCCESS for run in instance.get_runs())
+        # A backfill replaces, and what a lost run did not tell is told by the next tick.
+        assert stream.replay(keys[0]).success
+        instance.wipe_assets([dg.AssetKey(stream.name)])
+        stream.cursor = None
+        assert len(stream.tick().events) == len(keys)
+    assert stream.sql(f"select count(*) from {stream.name}") == 45
+    assert stream.sql("select count(*) from kafka_gap") == 0
+
+    engine = create_engine(make_url(postgresql_database).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        there: Any = connection.execute(text("select partition from dynamic_partitions order by id")).scalars().all()
+        assert list(there) == keys, "the keys are in that database, in their order"
+        assert connection.scalar(text("select count(*) from runs")) == len(found.requests) + 1
+    engine.dispose()
+
+
+def test_the_url_without_its_driver_is_the_trap_that_the_page_names(postgresql_database: str, tmp_path: Path) -> None:
+    home = written(tmp_path / "home", postgresql_database, driver="postgresql")
+    with (
+        dg.DagsterInstance.from_config(str(home)) as instance,
+        pytest.raises(ProgrammingError, match="syntax error"),
+    ):
+        instance.report_runless_asset_event(dg.AssetMaterialization("orders", partition="orders:0:0-1"))

@@ -1,0 +1,119 @@
+"""`kafka-assets live` as it is run: watched processes, a signal that drains, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from kafka_assets_tests.integration.living import QUICK, Living, orders, waited
+
+
+@dataclass
+class Project:
+    """A folder with one declared stream."""
+
+    living: Living
+
+    def __post_init__(self) -> None:
+        stream, defs = self.living.stream, self.living.folder / "defs"
+        defs.mkdir()
+        attributes = {"topic": stream.topic, "target": stream.target, "name": stream.name, "schema": stream.schema_}
+        document = {"type": "kafka_assets.KafkaTopic", "attributes": attributes}
+        (defs / "stream.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    def live(self, *options: str, broker: str | None = None) -> subprocess.Popen[str]:
+        env = {
+            **os.environ,
+            "KAFKA_ASSETS_HOME": str(self.living.folder),
+            "KAFKA_ASSETS_BOOTSTRAP_SERVERS": broker or self.living.broker,
+            "KAFKA_ASSETS_DATABASE_URL": self.living.database_url,
+            "KAFKA_ASSETS_KAFKA__SESSION_TIMEOUT_MS": "6000",
+            **{f"KAFKA_ASSETS_KAFKA__{name.upper().replace('.', '_')}": value for name, value in QUICK.items()},
+        }
+        command = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "live", self.living.stream.name]
+        return subprocess.Popen(
+            [*command, *options], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+
+@pytest.fixture
+def project(tmp_path: Path, broker: str, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Project]]:
+    made: list[Living] = []
+
+    def declare(database: str) -> Project:
+        url = (
+            f"sqlite:///{tmp_path / 'warehouse.db'}"
+            if database == "sqlite"
+            else request.getfixturevalue(f"{database}_database")
+        )
+        made.append(Living(broker, url, tmp_path, orders()))
+        return Project(made[-1])
+
+    yield declare
+    for one in made:
+        one.engine.dispose()
+
+
+def test_processes_are_watched_and_a_signal_drains_them(project: Callable[[str], Project]) -> None:
+    here = project("postgresql")
+    living = here.living
+    living.topic(partitions=4)
+    for partition in range(4):
+        living.ids(0, 250, partition)
+    running = here.live("--processes", "2", "--json")
+    try:
+        waited(lambda: living.begun and living.count == 1_000)
+        [one, _] = psutil.Process(running.pid).children()
+        one.kill()
+        for partition in range(4):
+            living.ids(250, 500, partition)
+        waited(lambda: living.count == 2_000)
+        waited(
+            lambda: (
+                len(psutil.Process(running.pid).children()) == 2 and one not in psutil.Process(running.pid).children()
+            )
+        )
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 0, err
+    # What a killed process had not said is in no figures: the ledger has it all.
+    assert json.loads(out.splitlines()[-1])["records"] >= 1_000
+    assert "ended with signal 9, and begins again" in err
+    assert living.exact() and living.sql("select count(*) from kafka_progress where owner is not null") == 0
+
+
+def test_a_killed_parent_takes_its_children_along_and_they_drain(project: Callable[[str], Project]) -> None:
+    here = project("postgresql")
+    here.living.topic(partitions=2)
+    here.living.ids(0, 100)
+    running = here.live("--processes", "2")
+    waited(lambda: here.living.begun and here.living.count == 100)
+    children = psutil.Process(running.pid).children()
+    running.kill()
+    running.communicate()
+    _, left = psutil.wait_procs(children, timeout=60)
+    assert len(children) == 2 and left == []
+    assert here.living.sql("select count(*) from kafka_progress where owner is not null") == 0
+
+
+def test_it_ends_when_it_has_caught_up_in_the_new_group_protocol_too(project: Callable[[str], Project]) -> None:
+    here = project("sqlite")
+    here.living.topic(partitions=2)
+    here.living.ids(0, 300)
+    options = ("--until-caught-up", "--tell-kafka", "--max-delay", "50ms", "--group-protocol", "consumer")
+    running = here.live(*options)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0 and "300 records in" in out and here.living.count == 300, err
+    assert "heartbeat.interval.ms is left out" in err

@@ -1,0 +1,227 @@
+"""The live consumer on a real broker and every database: exact, whatever becomes of its members and topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from confluent_kafka import TopicPartition
+
+from kafka_assets.broker.admin import admin
+from kafka_assets.broker.configs import add_partitions
+from kafka_assets.broker.groups import describe_group
+from kafka_assets.broker.produce import Record, transaction
+from kafka_assets.broker.topics import delete_topic
+from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicMissing
+from kafka_assets.live.consumer import LiveConsumer
+from kafka_assets.settings import Settings
+from kafka_assets_tests.integration.groups import fresh
+from kafka_assets_tests.integration.living import Living, orders, waited
+
+Declare = Callable[..., Living]
+
+
+@pytest.fixture
+def living(tmp_path: Path, broker: str) -> Iterator[Declare]:
+    """Declares a stream that lands in a SQLite file."""
+    made: list[Living] = []
+
+    def declare(*, function: Any = None, **attributes: Any) -> Living:
+        url = f"sqlite:///{tmp_path / 'warehouse.db'}"
+        made.append(Living(broker, url, tmp_path, orders(**attributes), function))
+        return made[-1]
+
+    yield declare
+    for one in made:
+        one.engine.dispose()
+
+
+def test_records_land_as_they_come_and_the_window_grows_until_it_is_closed(living: Declare) -> None:
+    stream = living()
+    stream.topic(partitions=2)
+    stream.ids(0, 50)
+    with stream.consuming():
+        waited(lambda: stream.count == 50)
+        stream.ids(50, 80)
+        stream.ids(80, 100, partition=1)
+        waited(lambda: stream.count == 100)
+        slices = "select partition, start_offset, end_offset, is_open from kafka_slice order by partition"
+        assert stream.rows(slices) == [(0, 0, 80, 1), (1, 0, 20, 1)]
+    assert stream.rows(slices) == [(0, 0, 80, 0), (1, 0, 20, 0)]
+    assert stream.exact() and stream.sql("select count(*) from kafka_progress where owner is not null") == 0
+    assert stream.sql("select count(*) from kafka_lineage") is not None
+    [consumer] = stream.consumers
+    assert (consumer.figures.records, consumer.figures.rows, consumer.figures.lag) == (100, 100, 0)
+
+
+def test_bad_records_are_quarantined_and_too_many_end_it(living: Declare) -> None:
+    stream = living()
+    stream.topic()
+    stream.produce(b'{"id": 1, "note": "n"}', b"{cut", b'{"id": 2}')
+    with stream.consuming():
+        waited(lambda: stream.count == 2)
+    assert stream.rows("select kafka_offset, value from kafka_quarantine") == [(1, b"{cut")]
+    stream.produce(*[b"no"] * 200)
+    with pytest.raises(SliceFailed, match="max_bad_ratio"):
+        stream.consumer().run()
+    assert stream.count == 2
+    assert stream.sql("select count(*) from kafka_progress where owner is not null") == 0
+
+
+def test_control_records_and_what_was_aborted_are_holes(living: Declare) -> None:
+    stream = living()
+    stream.topic()
+    for ends in ("commit", "abort"):
+        with transaction(stream.connection, stream.stream.reads, transactional_id=fresh("tx")) as one:
+            one.produce([Record(value=b'{"id": 7}', partition=0)])
+            getattr(one, ends)()
+    with stream.consuming():
+        waited(lambda: stream.count == 1)
+        waited(lambda: stream.sql("select planned_through from kafka_progress") == 4)
+    assert stream.sql("select holes from kafka_publication") == 3 and stream.exact()
+
+
+def test_an_arrow_form_filters_and_changes_the_rows(living: Declare) -> None:
+    def form(records: pa.Table) -> pa.Table:
+        kept = records.filter(pc.greater(records.column("id"), 10))
+        return kept.append_column("twice", pc.multiply(kept.column("id"), 2))
+
+    stream = living(function=form)
+    stream.topic()
+    stream.ids(0, 20)
+    with stream.consuming():
+        waited(lambda: stream.count == 9)
+    assert stream.rows(f"select min(id), max(twice) from {stream.stream.target}") == [(11, 38)]
+    assert stream.sql("select filtered from kafka_publication") == 11
+
+
+def test_a_partition_that_is_added_and_a_topic_that_matches_later_are_landed_and_counted(
+    living: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    prefix = fresh("shop")
+    stream = living(topics=rf"{prefix}\..*")
+    stream.topic(name=f"{prefix}.a")
+    with caplog.at_level(logging.INFO, logger="kafka_assets"), stream.consuming():
+        stream.ids(0, 10, topic=f"{prefix}.a")
+        waited(lambda: stream.count == 10)
+        before = stream.consumers[0].figures.rebalances
+        stream.topic(name=f"{prefix}.b")
+        stream.ids(10, 20, topic=f"{prefix}.b")
+        waited(lambda: stream.count == 20)
+        add_partitions(stream.connection, f"{prefix}.a", 2)
+        stream.ids(20, 30, partition=1, topic=f"{prefix}.a")
+        waited(lambda: stream.count == 30)
+        assert stream.consumers[0].figures.rebalances >= before + 2
+    assert f"the topic {prefix}.b matches now" in caplog.text and stream.exact()
+    assert stream.rows("select topic, incarnation from kafka_source order by topic") == [
+        (f"{prefix}.a", 1),
+        (f"{prefix}.b", 1),
+    ]
+
+
+def test_a_member_that_joins_and_one_that_leaves_lose_nothing(living: Declare) -> None:
+    stream = living()
+    stream.topic(partitions=4)
+    with stream.consuming():
+        for partition in range(4):
+            stream.ids(0, 100, partition)
+        waited(lambda: stream.count > 0)
+        with stream.consuming() as [second]:
+            waited(lambda: second.figures.partitions == 2, also=lambda: stream.ids(100, 105, 3))
+            for partition in range(4):
+                stream.ids(200, 300, partition)
+            produced = 800 + stream.sql("select 0")
+            waited(lambda: stream.count >= produced)
+        for partition in range(4):
+            stream.ids(300, 310, partition)
+        waited(lambda: stream.sql("select count(*) from kafka_progress where owner is not null") == 4)
+        waited(lambda: stream.count == stream.sql("select sum(records_read) from kafka_publication"))
+    assert stream.exact()
+    ends = stream.sql("select sum(planned_through) from kafka_progress")
+    assert stream.count == ends
+
+
+def test_a_topic_that_is_created_again_is_begun_with_and_the_rest_of_the_old_one_is_lost(living: Declare) -> None:
+    stream = living()
+    stream.topic()
+    stream.ids(0, 30)
+    with stream.consuming() as [consumer]:
+        waited(lambda: stream.count == 30)
+        delete_topic(stream.connection, stream.stream.reads)
+        stream.topic()
+        stream.ids(100, 140)  # beyond the offset that the consumer has in the old one
+        waited(lambda: stream.count == 70, patience=90)
+        assert consumer.figures.restarts >= 1
+    assert stream.rows("select incarnation, retired_at is null from kafka_source order by id") == [(1, 0), (2, 1)]
+    assert stream.rows(f"select min(id), max(id) from {stream.stream.target} where id >= 100") == [(100, 139)]
+    assert stream.exact()
+
+
+@pytest.mark.parametrize("policy", ["record", "fail"])
+def test_what_expired_before_it_was_read_is_recorded_or_said(living: Declare, policy: str) -> None:
+    stream = living(on_expired=policy)
+    stream.topic()
+    stream.ids(0, 10)
+    with stream.consuming():
+        waited(lambda: stream.count == 10)
+    stream.ids(10, 40)
+    with admin(stream.connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(stream.stream.reads, 0, 25)]))
+    with stream.consuming() as [consumer]:
+        if policy == "record":
+            waited(lambda: stream.count == 25)
+        else:
+            waited(lambda: consumer.figures.troubles)
+            assert "expired before they were planned" in next(iter(consumer.figures.troubles.values()))
+    lost = stream.rows("select start_offset, end_offset from kafka_slice where kind = 'lost'")
+    assert lost == ([(10, 25)] if policy == "record" else [])
+    assert stream.exact()
+
+
+def test_what_expires_under_a_consumer_is_never_jumped_over(living: Declare) -> None:
+    stream = living(on_expired="record")
+    stream.topic()
+    stream.ids(0, 10)
+    with stream.consuming() as [consumer]:
+        waited(lambda: stream.count == 10)
+        # An open transaction keeps the consumer where it is while retention passes it.
+        with transaction(stream.connection, stream.stream.reads, transactional_id=fresh("tx")) as one:
+            one.produce([Record(value=b'{"id": %d}' % number, partition=0) for number in range(10)])
+            stream.ids(20, 25)
+            with admin(stream.connection) as asking:
+                asking.answers(asking.client.delete_records([TopicPartition(stream.stream.reads, 0, 22)]))
+            waited(lambda: consumer.figures.restarts)
+            one.commit()
+        waited(lambda: stream.sql("select planned_through from kafka_progress") == 26)
+    lost = stream.rows("select start_offset, end_offset from kafka_slice where kind = 'lost'")
+    assert lost == [(10, 22)] and stream.count == 13 and stream.exact()
+
+
+def test_it_ends_when_it_has_caught_up_and_kafka_is_told_only_on_request(living: Declare) -> None:
+    stream = living()
+    stream.topic(partitions=3)
+    for partition in range(3):
+        stream.ids(0, 40, partition)
+    done = stream.consumer(tell_kafka=True).run(until_caught_up=True)
+    assert (done.records, stream.count) == (120, 120)
+    assert set(describe_group(stream.connection, stream.stream.asset).offsets.values()) == {40}
+    stream.ids(40, 50)
+    assert stream.consumer().run(until_caught_up=True).records == 10
+    assert describe_group(stream.connection, stream.stream.asset).offsets[stream.stream.reads, 0] == 40
+    assert stream.consumer().run(until_caught_up=True).records == 0
+
+
+def test_nothing_to_connect_to_and_no_topic_are_said_at_once(living: Declare, tmp_path: Path) -> None:
+    stream = living()
+    with pytest.raises(TopicMissing, match=stream.stream.reads):
+        stream.consumer().run()
+    nowhere = Settings(
+        project=tmp_path, streams=tmp_path, bootstrap_servers="127.0.0.1:1", database_url=stream.database_url
+    )
+    with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
+        LiveConsumer(stream.form, settings=nowhere).run()

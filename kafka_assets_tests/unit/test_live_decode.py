@@ -1,0 +1,415 @@
+"""Records become rows without Spark: each value exactly, or the record is bad with its reason; all roads agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafka_assets.errors import StreamError
+from kafka_assets.live import json_bulk
+from kafka_assets.live.batch import Batch, batches
+from kafka_assets.live.declared import declared
+from kafka_assets.live.decode import Decoder
+from kafka_assets.live.json_exact import Bad as BadReading
+from kafka_assets.live.json_exact import ExactJson
+from kafka_assets.live.landed import landed_schema
+from kafka_assets.live.values import JsonValues
+from kafka_assets.slices import SliceKey
+from kafka_assets.streams import Stream, declare
+from kafka_assets_tests.corpus.dress import WAYS, record
+from kafka_assets_tests.corpus.json_mutants import mutants
+from kafka_assets_tests.corpus.json_oracle import FIELDS, judge
+from kafka_assets_tests.corpus.json_oracle import SCHEMA as FUZZED
+from kafka_assets_tests.corpus.json_records import RECORDS
+from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
+from kafka_assets_tests.corpus.json_values import CASES, SCHEMA, Bad, Case
+from kafka_assets_tests.corpus.live import AT_MS, batch
+
+GOOD = b'{"id":7,"note":"a"}'
+
+
+def _stream(schema: str, **attributes: Any) -> Stream:
+    return declare(name="orders", topic="orders", target="orders", schema=schema, **attributes)
+
+
+def _exact(schema: str, values: list[bytes]) -> list[dict[str, Any] | str]:
+    """Each record's values by name as Arrow gives them back, or why it is bad."""
+    fields = declared(schema, "json")
+    reader, kinds = ExactJson(fields), landed_schema(fields)
+    found = [reader.read(value) for value in values]
+    good = [one for one in found if not isinstance(one, BadReading)]
+    columns = [pa.array([row[at] for row in good], kind) for at, kind in enumerate(kinds.types)]
+    rows = iter(pa.Table.from_arrays(columns, schema=kinds).to_pylist())
+    return [one.reason if isinstance(one, BadReading) else next(rows) for one in found]
+
+
+def _in_bulk(schema: str, values: list[bytes | None], monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], int]:
+    """The same by the bulk road, which is asked for each record by itself where it must; and how many it took."""
+    monkeypatch.setattr(json_bulk, "FEW", 1)
+    monkeypatch.setattr(json_bulk, "SOUR", 2)
+    fields = declared(schema, "json")
+    reader = JsonValues(fields)
+    left = reader.bulk.read(values)[2]
+    columns = reader.read(values)
+    rows = iter(columns.rows.to_pylist())
+    return [columns.bad[at] if at in columns.bad else next(rows) for at in range(len(values))], len(values) - len(left)
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if isinstance(expected, float) and isinstance(found, float):
+        return found == expected and math.copysign(1, found) == math.copysign(1, expected)
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(found) == len(expected) and all(map(_same, found, expected))
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return all(_same(found[name], expected[name]) for name in expected)
+    return type(found) is type(expected) and found == expected
+
+
+def _complaint(found: dict[str, Any] | str, case: Case) -> str | None:
+    if isinstance(case.expected, Bad):
+        if not isinstance(found, str):
+            return f"landed {found[case.column]!r}"
+        named = case.expected.reason != "does not fit" or found.startswith(f"{case.column}: ")
+        return None if case.expected.reason in found and named else f"bad for another reason: {found}"
+    if isinstance(found, str):
+        return f"bad: {found}"
+    return None if _same(found[case.column], case.expected) else f"landed {found[case.column]!r}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_lands_exactly_or_is_bad_with_its_reason(way: str) -> None:
+    found = _exact(SCHEMA, [record(case.column, case.token, way=way) for case in CASES])
+    wrong = [
+        f"{case.type} {case.token[:80]}: expected {case.expected!r}, {complaint}"
+        for case, one in zip(CASES, found, strict=True)
+        if (complaint := _complaint(one, case))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("number", range(len(RECORDS)), ids=lambda n: repr(RECORDS[n][0])[:60])
+def test_a_record_is_one_json_object_or_bad(number: int) -> None:
+    value, expected = RECORDS[number]
+    columns = JsonValues(declared(RECORD_SCHEMA, "json")).read([value])
+    if isinstance(expected, Bad):
+        assert expected.reason in columns.bad[0]
+    else:
+        assert [tuple(row.values()) for row in columns.rows.to_pylist()] == [expected]
+
+
+def test_spoiled_records_land_exactly_or_are_bad() -> None:
+    payloads = mutants(1_000, seed=20260228)
+    landed = 0
+    for payload, found in zip(payloads, _exact(FUZZED, payloads), strict=True):
+        outcome = judge(payload)
+        if isinstance(found, str):
+            assert outcome.values is None or outcome.may_be_bad, f"{payload!r} is bad: {found}"
+        else:
+            landed += 1
+            assert outcome.values is not None, f"{payload!r} landed {found}"
+            assert _same(found, outcome.values), f"{payload!r} landed {found}, expected {outcome.values}"
+    assert landed > 200, "neither the judge nor the decoder may refuse everything"
+
+
+def test_the_bulk_road_gives_what_the_exact_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = _bulky(FUZZED)
+    values = mutants(120, seed=1)
+    found, taken = _in_bulk(schema, list(values), monkeypatch)
+    assert all(map(_same, found, _exact(schema, values)))
+    assert taken > 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_the_bulk_road_gives_the_values_of_the_corpus(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    cases = [case for case in CASES if not case.type.startswith(("MAP", "ARRAY<DECIMAL"))]
+    values = [record(case.column, case.token, way=way) for case in cases]
+    found, taken = _in_bulk(_bulky(SCHEMA), list(values), monkeypatch)
+    wrong = [(case, one) for case, one in zip(cases, found, strict=True) if _complaint(one, case)]
+    assert not wrong
+    # In the way "crowded" an undeclared array holds numbers and texts, of which Arrow has no type.
+    assert taken > (0 if way == "crowded" else 100) - 1
+
+
+def _bulky(schema: str) -> str:
+    """Without the types that are not read in bulk."""
+    return ", ".join(
+        f"{field.name} {_ddl(field.type)}"
+        for field in declared(schema, "json")
+        if not pa.types.is_map(field.type) and field.type != pa.list_(pa.decimal128(5, 2))
+    )
+
+
+def _ddl(kind: Any) -> str:
+    if pa.types.is_struct(kind):
+        inner = (f"{one.name}: {_ddl(one.type)}{'' if one.nullable else ' NOT NULL'}" for one in kind)
+        return f"STRUCT<{', '.join(inner)}>"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{_ddl(kind.value_type)}>"
+    from kafka_assets.live.declared import spelled
+
+    return spelled(kind)
+
+
+def test_undeclared_fields_are_learned_and_bulk_goes_on() -> None:
+    fields = declared("id BIGINT, inner STRUCT<x: INT>", "json")
+    reader = JsonValues(fields)
+    values = [
+        b'{"id":%d,"inner":{"x":1,"y":"a"},"more":[{"z":%d.5,"w":null}],"flag":true}' % (n, n) for n in range(1000)
+    ]
+    rows = reader.read(values).rows
+    assert rows.column("id").to_pylist() == list(range(1000))
+    assert rows.column("inner").to_pylist()[0] == {"x": 1}
+    _, _, left = reader.bulk.read(values)
+    assert left == []
+    # Twice in what is not declared, and numbers that are none.
+    spoiled = {7: b'{"id":7,"more":[{"z":1,"z":2}]}', 400: b'{"id":1,"more":[{"z":NaN}]}', 401: b'{"id":2,"flag":tru}'}
+    values = [spoiled.get(at, value) for at, value in enumerate(values)]
+    found = reader.read(values)
+    assert set(found.bad) == set(spoiled)
+    assert "twice" in found.bad[7]
+    assert found.rows.num_rows == 997
+
+
+def test_one_bad_record_costs_only_its_neighbours_a_second_look() -> None:
+    values: list[bytes | None] = [b'{"id":%d,"note":"a"}' % number for number in range(5_000)]
+    values[1234] = b'{"id":1234,"note":"a}'
+    values[4999] = None
+    reader = JsonValues(declared(RECORD_SCHEMA, "json"))
+    _, _, left = reader.bulk.read(values)
+    assert {1234, 4999} <= set(left)
+    assert len(left) <= json_bulk.FEW + 1
+    found = reader.read(values)
+    assert set(found.bad) == {1234, 4999}
+    assert found.rows.column("id").to_pylist() == [at for at in range(5_000) if at not in (1234, 4999)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"id":7} null{"id":8}', b'{"id":7}{"id":8}', b'{"id":7}\0', b'{"id":7}\n{"id":8}', b'{"id":[{}\n{}]}', b"null"],
+)
+def test_no_record_becomes_two_and_none_ends_the_rest(line: bytes) -> None:
+    values: list[bytes | None] = [GOOD] * 200
+    values[100] = line
+    values[150] = b" "
+    found = JsonValues(declared(RECORD_SCHEMA, "json")).read(values)
+    assert set(found.bad) == {100, 150}
+    assert found.rows.num_rows == 198
+
+
+def test_records_written_over_several_lines_are_read_in_bulk() -> None:
+    reader = JsonValues(declared(RECORD_SCHEMA, "json"))
+    values = [b'\n{\n  "id": 7,\r\n  "note": "a"\n}\n\t'] * 100
+    assert reader.bulk.read(values)[2] == []
+    assert reader.read(values).rows.to_pylist() == [{"id": 7, "note": "a"}] * 100
+
+
+def test_streams_of_what_arrow_cannot_read_are_not_tried_for_ever() -> None:
+    reader = JsonValues(declared(RECORD_SCHEMA, "json"))
+    broken: list[bytes | None] = [b"{"] * 200
+    assert len(reader.bulk.read(broken)[2]) == 200
+    assert reader.bulk.read([GOOD] * 200)[0] == []
+    for _ in range(json_bulk.PAUSE):
+        reader.bulk.read([GOOD] * 200)
+    assert reader.bulk.read([GOOD] * 200)[2] == []
+
+
+KEY = SliceKey("orders", 1, 3, 10, 20)
+
+
+def test_a_chunk_counts_what_is_there_and_carries_the_bytes_of_what_is_bad() -> None:
+    records = Batch(
+        offsets=[11, 13, 14],
+        values=[GOOD, b"hello", b'{"id":8}'],
+        keys=[None, b"k", b"k2"],
+        stamps=[(1, 5), (2, 3), (1, 9)],
+        headers=[None, [("h", None)], None],
+    )
+    chunk = Decoder(_stream(RECORD_SCHEMA)).chunk({KEY: records})
+    assert chunk.rows.to_pylist() == [
+        {"id": 7, "note": "a", "kafka_partition": 3, "kafka_offset": 11},
+        {"id": 8, "note": None, "kafka_partition": 3, "kafka_offset": 14},
+    ]
+    [bad] = chunk.bad
+    assert (bad.partition, bad.offset, bad.key, bad.value, bad.headers, bad.timestamp) == (
+        3, 13, b"k", b"hello", (("h", None),), 3
+    )  # fmt: skip
+    assert bad.reason == "the value is not a JSON object: hello"
+    seen = chunk.seen[KEY]
+    assert (seen.read, seen.bad, seen.bytes_read, seen.first_timestamp, seen.last_timestamp) == (3, 1, 35, 3, 9)
+
+
+def test_partitions_are_decoded_together_and_counted_apart() -> None:
+    other = SliceKey("orders", 1, 4, 0, 9)
+    chunk = Decoder(_stream(RECORD_SCHEMA)).chunk(
+        {KEY: batch([None] * 2, [GOOD, b"x"], first=10), other: batch([b"k"], [b"y"], first=7)}
+    )
+    assert [(row["kafka_partition"], row["kafka_offset"]) for row in chunk.rows.to_pylist()] == [(3, 10)]
+    assert [(one.partition, one.offset, one.value) for one in chunk.bad] == [(3, 11, b"x"), (4, 7, b"y")]
+    assert [(chunk.seen[key].read, chunk.seen[key].bad) for key in (KEY, other)] == [(2, 1), (1, 1)]
+
+
+def test_a_batch_of_nothing_but_control_records_is_a_chunk_without_rows() -> None:
+    decoder = Decoder(_stream(RECORD_SCHEMA))
+    chunk = decoder.chunk({KEY: Batch()})
+    assert chunk.rows.schema == decoder.schema
+    assert (chunk.rows.num_rows, chunk.seen[KEY].read, chunk.seen[KEY].first_timestamp) == (0, 0, None)
+
+
+def test_a_transform_sees_what_the_record_carries() -> None:
+    def with_key(rows: pa.Table) -> pa.Table:
+        assert rows.column_names[2:] == [
+            "kafka_key", "kafka_timestamp", "kafka_timestamp_type", "kafka_headers", "kafka_partition", "kafka_offset"
+        ]  # fmt: skip
+        for row in rows.to_pylist():
+            assert row["kafka_headers"] == [{"key": "trace", "value": b"\xff"}, {"key": "none", "value": None}]
+            assert (row["kafka_key"], row["kafka_timestamp"].timestamp() * 1000) == (b"key", AT_MS)
+        return rows.append_column("who", rows.column("kafka_key"))
+
+    decoder = Decoder(_stream(RECORD_SCHEMA), with_key)
+    [row] = decoder.chunk({KEY: batch([b"key"], [GOOD], first=10)}).rows.to_pylist()
+    assert row == {"id": 7, "note": "a", "kafka_partition": 3, "kafka_offset": 10, "who": b"key"}
+
+
+def test_tombstones_delete_the_key_that_they_tell() -> None:
+    keys = [b"7", b'{"id":8,"more":1}', b" 9 ", None, b"\xff", b"x", b'{"id":null}', b'"7"']
+    chunk = Decoder(_stream(RECORD_SCHEMA, mode="upsert", key=["id"])).chunk({KEY: batch(keys, [None] * 8, first=10)})
+    assert chunk.deletes is not None
+    assert [row["id"] for row in chunk.deletes.to_pylist()] == [7, 8, 9]
+    assert (chunk.seen[KEY].deleted, chunk.seen[KEY].bad, chunk.rows.num_rows) == (3, 5, 0)
+    assert [one.offset for one in chunk.bad] == [13, 14, 15, 16, 17]
+    assert chunk.bad[0].reason == "a tombstone without a key"
+    assert all("does not tell what it deletes" in one.reason for one in chunk.bad[1:])
+
+
+def test_rows_without_their_key_or_order_are_bad() -> None:
+    stream = _stream("id BIGINT, n INT", mode="upsert", key=["id"], order_by="n")
+    values = [b'{"id":1,"n":2}', b'{"n":2}', b'{"id":1}', b"{}", b"no"]
+    chunk = Decoder(stream).chunk({KEY: batch([b'{"id":1,"n":3}'] * 6, [*values, None], first=10)})
+    assert [row["kafka_offset"] for row in chunk.rows.to_pylist()] == [10]
+    said = {one.offset: one.reason for one in chunk.bad}
+    assert said[11] == "the row has no value in id, its key or order"
+    assert said[13] == "the row has no value in id, n, its key or order"
+    assert sorted(said) == [11, 12, 13, 14]
+    assert chunk.deletes is not None
+    assert chunk.deletes.to_pylist() == [{"id": 1, "n": 3, "kafka_partition": 3, "kafka_offset": 15}]
+
+
+def test_the_record_s_own_key_can_be_the_key() -> None:
+    stream = _stream(RECORD_SCHEMA, mode="upsert", key=["kafka_key"], order_by="kafka_timestamp")
+    chunk = Decoder(stream).chunk({KEY: batch([b"a", b"\xff", None], [GOOD, None, GOOD], first=10)})
+    assert chunk.rows.column_names == [
+        "id", "note", "kafka_key", "kafka_timestamp", "kafka_partition", "kafka_offset"
+    ]  # fmt: skip
+    assert [row["kafka_key"] for row in chunk.rows.to_pylist()] == [b"a"]
+    assert chunk.deletes is not None
+    assert [row["kafka_key"] for row in chunk.deletes.to_pylist()] == [b"\xff"]
+    assert [one.offset for one in chunk.bad] == [12]
+
+
+def test_text_and_bytes_land_whole() -> None:
+    values: list[bytes | None] = [b"a", b"", None, "é😀\0".encode(), b"\xff"]
+    chunk = Decoder(_stream("line STRING", format="string")).chunk({KEY: batch([None] * 5, values, first=10)})
+    assert chunk.rows.column("line").to_pylist() == ["a", "", None, "é😀\0"]
+    assert [(one.offset, one.reason) for one in chunk.bad] == [(14, "line: the value is not valid UTF-8")]
+    chunk = Decoder(_stream("body BINARY NOT NULL", format="bytes")).chunk({KEY: batch([None] * 5, values, first=10)})
+    assert chunk.rows.column("body").to_pylist() == [value for value in values if value is not None]
+    assert chunk.bad[0].reason == "body: the value is null (a tombstone), and declared NOT NULL"
+
+
+class _Message:
+    def __init__(self, partition: int, offset: int) -> None:
+        self._place = (partition, offset)
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return self._place[0]
+
+    def offset(self) -> int:
+        return self._place[1]
+
+    def key(self) -> bytes | None:
+        return None
+
+    def value(self) -> bytes:
+        return GOOD
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [("h", b"v")]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 42
+
+
+def test_messages_are_taken_apart_by_partition() -> None:
+    found = batches([_Message(0, 5), _Message(1, 9), _Message(0, 6)])
+    assert list(found) == [("orders", 0), ("orders", 1)]
+    assert found["orders", 0].offsets == [5, 6]
+    assert (found["orders", 1].timestamps, found["orders", 1].timestamp_types) == ([42], [0])
+
+
+@pytest.mark.parametrize(
+    ("schema", "format", "said"),
+    [
+        ("id BIGIN", "json", ["id BIGIN", "BIGIN", "column list"]),
+        ("id", "json", ["id", "column list"]),
+        ("id BIGINT,", "json", ["column list"]),
+        ("id DECIMAL(39,2)", "json", ["DECIMAL(39,2)"]),
+        ("a ARRAY<INT", "json", ["'>'"]),
+        ("id BIGINT NOT", "json", ["NOT"]),
+        ("id BIGINT ; x", "json", ["';"]),
+        ("BIGINT", "json", ["without a name"]),
+        ("", "json", ["no field"]),
+        ("kafka_key STRING", "json", ["kafka_key", "ours"]),
+        ("Kafka_Offset BIGINT", "json", ["Kafka_Offset"]),
+        ("_kafka_bad STRING", "json", ["_kafka_bad"]),
+        ("id BIGINT, ID STRING", "json", ["'ID'", "twice"]),
+        ("a STRUCT<x: INT, X: INT>", "json", ["'a.X'", "twice"]),
+        ("name VARCHAR(10)", "json", ["name", "VARCHAR(10)", "supported", "STRING"]),
+        ("name STRING COLLATE UTF8_LCASE", "json", ["name", "supported"]),
+        ("v VARIANT", "json", ["'v'", "VARIANT"]),
+        ("i INTERVAL DAY", "json", ["'i'", "INTERVAL"]),
+        ("a ARRAY<STRUCT<t: TIME>>", "json", ["'a[].t'", "TIME"]),
+        ("m MAP<INT, STRING>", "json", ["'m'", "MAP with STRING keys"]),
+        ("id BIGINT", "xml", ["xml", "json, string or bytes"]),
+        ("a STRING, b STRING", "string", ["exactly one field", "STRING"]),
+        ("a BINARY", "string", ["exactly one field", "STRING"]),
+        ("a STRING", "bytes", ["exactly one field", "BINARY"]),
+    ],
+)
+def test_a_schema_is_refused_with_its_place_and_a_cure(schema: str, format: str, said: list[str]) -> None:
+    with pytest.raises(StreamError) as refused:
+        declared(schema, format)
+    for words in said:
+        assert words in str(refused.value)
+    assert refused.value.cure
+
+
+def test_all_ways_to_write_a_type_are_read() -> None:
+    fields = declared(
+        "`a b` byte NOT NULL COMMENT 'it\\'s', b: short, c Integer, d long, e real, f dec, g numeric(5), "
+        "h decimal( 12 , 2 ), i timestamp_ltz, `j``k` STRUCT<x: INT NOT NULL COMMENT 'c', y ARRAY<MAP<STRING,DATE>>>",
+        "json",
+    )
+    assert fields.names == ["a b", "b", "c", "d", "e", "f", "g", "h", "i", "j`k"]
+    assert fields.types[:9] == [
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.decimal128(10, 0), pa.decimal128(5, 0),
+        pa.decimal128(12, 2), pa.timestamp("us", "UTC"),
+    ]  # fmt: skip
+    assert [field.nullable for field in fields] == [False] + [True] * 9
+    assert not fields.field(9).type.field("x").nullable
+    assert declared("struct<a: int, b: string>", "json").names == ["a", "b"]
+
+
+def test_a_slice_scope_is_refused() -> None:
+    with pytest.raises(StreamError, match="whole slices"):
+        Decoder(_stream(RECORD_SCHEMA, scope="slice"))
+
+
+def test_every_field_of_the_judge_is_declared() -> None:
+    assert declared(FUZZED, "json").names == list(FIELDS)
