@@ -125,8 +125,6 @@ class LiveTable:
             mine = {key: parts[key].publication for key in chunk.seen}
             with refusals(self._table, mine), _not_anothers(connection, moves):
                 refused = list(self._judged(mode.insert(chunk, mine), {key: parts[key] for key in mine}))
-                if refused:
-                    require_standing(connection, moves)
             bad.append((tuple(mine), (*chunk.bad, *(batch.fetch(refused) if refused else ()))))
         return bad
 

@@ -67,6 +67,16 @@ WHERE u.state = 'committed'
 GROUP BY u.run_id, u.asset
 ORDER BY last_commit DESC;
 
+-- Which partitions are landed live, by whom, and which windows are open? The lease is ms since 1970, as below.
+SELECT r.stream, r.topic, r.incarnation, p.partition, p.owner, p.owner_lease_until, p.planned_through,
+       s.id AS open_window, s.start_offset, s.created_at
+FROM kafka_progress p
+JOIN kafka_source r ON r.id = p.source_id
+LEFT JOIN kafka_slice s
+  ON s.source_id = p.source_id AND s.partition = p.partition AND s.end_offset = p.planned_through AND s.is_open
+WHERE p.owner IS NOT NULL OR s.id IS NOT NULL
+ORDER BY r.stream, r.topic, p.partition;
+
 -- Which slices wait, and which are stuck? Tried often, or failed; the lease is ms since 1970 on the database's clock.
 SELECT u.asset, r.topic, r.incarnation, s.partition, s.start_offset, s.end_offset, u.state, c.attempt, c.requests,
        c.failures_alone, c.run_id, c.lease_until, c.not_before, c.failure

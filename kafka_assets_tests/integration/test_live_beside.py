@@ -128,15 +128,17 @@ def test_a_run_and_an_owner_that_commit_at_the_same_time_leave_committed_through
     [key] = _plan(engine, source, 0, NewSlice(0, 5)) or []
     live = Live(engine, source).take()
     attempt = Attempt(engine, [key]).claim()
-    locked = threading.Event()
+    there, locked = threading.Event(), threading.Event()
     first, second = publishing._advance, transaction.advance
 
     def run_first(connection: Any, done: Any) -> None:
+        there.wait(10)
         first(connection, done)
         locked.set()
         time.sleep(0.7)  # the owner waits for the row by now
 
     def then_owner(connection: Any, **where: Any) -> None:
+        there.set()
         locked.wait(10)
         second(connection, **where)
 

@@ -60,10 +60,10 @@ def test_a_publisher_that_is_frozen_in_its_merge_does_not_keep_the_asset_s_lock(
     tries = counted_tries(monkeypatch)
     settle = merge.Merge.settle
 
-    def slowly_once(self: merge.Merge, *, deletes: bool) -> Any:
+    def slowly_once(self: merge.Merge, **given: Any) -> Any:
         if len(tries) == 1:
             time.sleep(2.5)
-        return settle(self, deletes=deletes)
+        return settle(self, **given)
 
     monkeypatch.setattr(merge.Merge, "settle", slowly_once)
     monkeypatch.setattr(merge, "IDLE_SECONDS", 1)

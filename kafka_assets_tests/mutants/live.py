@@ -50,7 +50,7 @@ OF_LIVE = (
         "ledger/told.py",
         "    return {*planned, *open_publications(connection)}\n",
         "    return {*planned}\n",
-        TOLD + "test_dagster_is_told_of_a_window_once_it_is_closed",
+        TOLD + "test_a_window_that_was_met_open_is_told_whatever_was_planned_since",
     ),
     mutant(
         "a replay of an open window is not refused",
@@ -162,8 +162,8 @@ OF_LIVE = (
     mutant(
         "rows of another owner are taken for the records' fault",
         "sinks/live.py",
-        "                if refused:\n                    require_standing(connection, moves)\n",
-        "",
+        "    except RowsRefused:\n        require_standing(connection, moves)\n",
+        "    except RowsRefused:\n",
         SQLITE + "test_rows_of_the_heir_are_not_taken_for_the_fault_of_the_zombies_records",
     ),
 )
