@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Literal
 
@@ -17,7 +17,7 @@ from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.units import Unit, Where, place_of
 from kafka_assets.errors import Fenced, UsageError
 from kafka_assets.ledger.leases import LEASE_MS, Lease, new_owner
-from kafka_assets.ledger.owning import owning, require_standing
+from kafka_assets.ledger.owning import LiveConnection
 from kafka_assets.ledger.windows import Author, close_over
 from kafka_assets.live.claiming import Claiming
 from kafka_assets.live.keeping import Keeper as Leases
@@ -103,6 +103,7 @@ class InLedger:
             lease_ms=self._lease_ms,
         )
         aside = partial(_close_over, self._engine, seconds=self._window.seconds)
+        self._connection = self._stack.enter_context(closing(LiveConnection(self._engine)))
         self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
@@ -128,8 +129,7 @@ class InLedger:
             started[place] = (lease, position)
         moves = {lease: (position, unit.begins[place]) for place, (lease, position) in started.items()}
         with ExitStack() as stack:
-            sql = stack.enter_context(owning(self._engine, moves))
-            require_standing(sql, moves)
+            sql = stack.enter_context(self._connection.owning(moves))
             self._transaction, self._moves, self._started = stack.pop_all(), moves, started
         self._bad = []
         self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
