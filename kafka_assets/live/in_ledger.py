@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Literal
 
@@ -104,6 +104,7 @@ class InLedger:
             lease_ms=self._lease_ms,
         )
         aside = partial(_close_over, self._engine, seconds=self._window.seconds)
+        self._connection = self._stack.enter_context(closing(LiveConnection(self._engine)))
         self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
