@@ -29,6 +29,7 @@ from kafka_assets.broker.produce import produce
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.settings import Settings
+from kafka_assets.spark.session import leave_quietly
 from kafka_assets.testing import Record, as_bytes
 
 Database = Literal["sqlite", "postgresql", "mariadb", "mysql"]
@@ -59,7 +60,9 @@ class Services:
     @cached_property
     def spark(self) -> SparkSession:
         """A session on it."""
-        return SparkSession.builder.remote(self.spark_remote).getOrCreate()
+        session = SparkSession.builder.remote(self.spark_remote).getOrCreate()
+        leave_quietly(session)
+        return session
 
     def database(self, kind: Database = "sqlite") -> str:
         """The URL of a new, empty database: a file, or one of a server's."""

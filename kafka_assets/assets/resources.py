@@ -20,7 +20,7 @@ from kafka_assets.broker.spark_options import spark_options
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
-from kafka_assets.spark.session import spark_config
+from kafka_assets.spark.session import leave_quietly, spark_config
 from kafka_assets.spark.source import read
 
 
@@ -96,6 +96,7 @@ class SparkResource(LazyPySparkResource):
             found = LazyPySparkResource(spark_config=spark_config(load_settings()))
             self._spark_session = found.spark_session
         super()._init_session()
+        leave_quietly(self._spark_session)
 
 
 @lru_cache(maxsize=1)
