@@ -7,7 +7,6 @@ or `start` says; who keeps the offsets decides what that is.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -18,6 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from kafka_assets.broker.admin import LOGGER as LIBRDKAFKA
 from kafka_assets.broker.admin import Watch, create, kafka_error
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.matching import Matching
 from kafka_assets.broker.member_errors import NotThere, is_expected, member_error
 from kafka_assets.broker.membership import LOGGER, Membership
 from kafka_assets.broker.rebalances import Kind, Place, Rebalance, Rebalances, shown
@@ -27,10 +27,7 @@ OnAssign = Callable[[Sequence[Place]], Mapping[Place, int]]
 """Says where to begin; a partition that it leaves out is parked, paused, until `start`."""
 OnGone = Callable[[Sequence[Place]], None]
 
-_LOOK_EVERY = 5.0
-"""Seconds between two looks for topics that match and partitions that were added."""
 _SEEK_TIMEOUT = 2.0
-INTERNAL = "__"
 
 
 class Subscription:
@@ -55,8 +52,7 @@ class Subscription:
         self.membership = membership
         self.rebalances = Rebalances()
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost or _nothing
-        self._pattern = _pattern(topics)
-        self._topics: list[str] = [] if isinstance(topics, str) else sorted(topics)
+        self._matching = Matching(topics)
         self._owned: set[Place] = set()
         self._parked: set[Place] = set()
         self._paused: set[Place] = set()
@@ -65,8 +61,6 @@ class Subscription:
         self._ends: dict[Place, int] = {}
         self._raised: BaseException | None = None
         self._error: KafkaAssetsError | None = None
-        self._looked_at = -_LOOK_EVERY
-        self._counts: dict[str, int] = {}
         self._causes: list[str] = []
         self._closed = False
         self._watch = Watch(connection)
@@ -76,7 +70,7 @@ class Subscription:
             "error_cb": self._hear,
         }
         self.client: Consumer = create(lambda: Consumer(config, logger=LIBRDKAFKA))
-        if self._topics:
+        if self._matching.topics:
             self._subscribe()
 
     def __enter__(self) -> Self:
@@ -95,7 +89,7 @@ class Subscription:
     @property
     def topics(self) -> Sequence[str]:
         """What it is subscribed to now; of a pattern, what matches."""
-        return tuple(self._topics)
+        return tuple(self._matching.topics)
 
     def consume(self, max_records: int, timeout: float) -> list[Message]:
         """Up to so many records, each partition's in order; [] after `timeout` seconds without any.
@@ -237,7 +231,7 @@ class Subscription:
     # -- rebalances: called by librdkafka inside consume() and close(), in the caller's thread
 
     def _subscribe(self) -> None:
-        topics = self._topics
+        topics = self._matching.topics
         self._ask(
             lambda: self.client.subscribe(
                 topics,
@@ -300,37 +294,12 @@ class Subscription:
         causes, self._causes = self._causes, []
         self.rebalances.log(self.membership.group, causes, owned=len(self._owned))
 
-    # -- what there is to read
-
     def _look(self, *, now: bool = False) -> None:
-        """Topics that match now, and partitions that were added. librdkafka's own look is the other client's regex."""
-        at = time.monotonic()
-        if not now and (at - self._looked_at < _LOOK_EVERY or (self._pattern is None and self._looked_at > 0)):
-            return
-        self._looked_at = at
-        try:
-            there = self.client.list_topics(timeout=1.0 if self._topics else 5.0).topics
-        except KafkaException as raised:
-            LOGGER.debug("the topics could not be listed now: %s", kafka_error(raised).str())
-            return
-        if self._pattern is not None:
-            matching = sorted(n for n in there if not n.startswith(INTERNAL) and self._pattern.fullmatch(n))
-            came, went = set(matching) - set(self._topics), set(self._topics) - set(matching)
-            if came or went:
-                known = bool(self._topics)
-                self._topics = matching
-                if known:
-                    self._causes += [f"the topic {name} matches now" for name in sorted(came)]
-                    self._causes += [f"the topic {name} is gone" for name in sorted(went)]
-                if matching:
-                    self._subscribe()
-                else:
-                    self._ask(self.client.unsubscribe)
-        counts = {name: len(there[name].partitions) for name in self._topics if name in there}
-        for name, count in counts.items():
-            if name in self._counts and count > self._counts[name]:
-                self._causes.append(f"{name} has {count} partitions, and had {self._counts[name]}")
-        self._counts = counts
+        if self._matching.look(self.client, self._causes, now=now):
+            if self._matching.topics:
+                self._subscribe()
+            else:
+                self._ask(self.client.unsubscribe)
 
     # -- errors
 
@@ -400,18 +369,3 @@ def _nothing(places: Sequence[Place]) -> None:
 
 def place_of(message: Message) -> Place:
     return cast(str, message.topic()), cast(int, message.partition())
-
-
-def _pattern(topics: Sequence[str] | str) -> re.Pattern[str] | None:
-    if not isinstance(topics, str):
-        if not topics:
-            raise UsageError("there is no topic to subscribe to", cure="name one, or give a pattern that begins with ^")
-        return None
-    if not topics.startswith("^"):
-        raise UsageError(
-            f"{topics!r} is no pattern", why="a pattern begins with ^", cure="give a list of topics, or a pattern ^…"
-        )
-    try:
-        return re.compile(topics)
-    except re.error as error:
-        raise UsageError(f"{topics!r} is no regular expression of Python's re", why=str(error)) from error
