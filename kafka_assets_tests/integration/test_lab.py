@@ -72,6 +72,7 @@ def test_what_only_a_killed_leader_had_is_lost_unless_all_replicas_were_waited_f
     assert by_mode["acks=all"]["acknowledged"] == by_mode["acks=all"]["records"] == RECORDS
 
 
+@pytest.mark.campaign
 def test_a_follower_that_is_out_of_sync_loses_what_it_takes_over(cluster: Commands, three_brokers: Path) -> None:
     rows = run(cluster, three_brokers, "out-of-sync")
     assert signs(rows) == {
