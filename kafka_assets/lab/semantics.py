@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -34,8 +33,6 @@ from kafka_assets.ledger.engine import read
 CONSUMER = "kafka_assets.lab.consuming"
 PARTITIONS = 2
 AT_ONCE = 2
-_ALONE = threading.Lock()
-"""A ledger is made by Alembic, which knows one migration at a time in a process."""
 BATCHES = 10
 
 TAKEN, WRITTEN, COMMITTING = "taken", "written", "committing"
@@ -127,8 +124,7 @@ def semantics(
 def _one(connection: Connection, database: str, mode: Mode, *, records: int, kills: int, say: Say) -> Outcome:
     name = PREFIX + secrets.token_hex(4)
     with ExitStack() as stack:
-        with _ALONE:
-            engine = stack.enter_context(scratch_ledger(database))
+        engine = stack.enter_context(scratch_ledger(database))
         table = _table(engine)
         stack.callback(_forget, connection, name)
         stack.callback(_forget, connection, name + OUT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ REVISION = "0001"
 """The revision that this code works with; revisions count up, so that older and newer can be told apart."""
 
 _LOCK_SECONDS = 60
+_ONE_AT_A_TIME = threading.Lock()
+"""Alembic keeps what it works on in a global: two threads would migrate each other's database."""
 
 
 def ensure_schema(engine: Engine) -> None:
@@ -90,7 +93,8 @@ def _migrate(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, REVISION)
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, REVISION)
 
 
 def _revision(connection: Connection) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,10 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
 
 def test_the_schema_is_printed_for_whoever_makes_it_by_hand() -> None:
     assert command_line("sql", "--dialect", "mariadb").stdout == schema.render("mariadb")
+
+
+def test_two_threads_make_two_ledgers(tmp_path: Path) -> None:
+    engines = [make_engine(f"sqlite:///{tmp_path / f'{number}.db'}") for number in range(4)]
+    with ThreadPoolExecutor(len(engines)) as threads:
+        list(threads.map(schema.ensure_schema, engines))
+    assert {schema.current_revision(engine) for engine in engines} == {schema.REVISION}
