@@ -32,8 +32,10 @@ def streams(as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
     else:
-        shown = ("stream", "reads", "target", "mode", "partitions", "live", "lag", "waiting", "failed", "quarantined")
-        print_table(shown, rows)
+        live = ("live",) if any(row["live"] for row in rows) else ()
+        print_table(
+            ("stream", "reads", "target", "mode", "partitions", *live, "lag", "waiting", "failed", "quarantined"), rows
+        )
 
 
 def lag(names: Streams = None, as_json: AsJson = False) -> None:

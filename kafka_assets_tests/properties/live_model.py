@@ -17,7 +17,7 @@ class Slice:
     is_open: bool = False
     committed: bool = False
     published: bool = True
-    """Whether it has a publication: what a deleted topic left unplanned has none."""
+    """Whether it has a publication: what is skipped, and what a deleted topic left unplanned, has none."""
     attempt: int = 0
     """Of its claim."""
     notes: dict[int, str] = field(default_factory=dict[int, str])
@@ -63,7 +63,7 @@ class Place:
         if self.planned != expected or not mine:
             return False
         self.close()
-        self.slices += [Slice(*cut) for cut in cuts]
+        self.slices += [Slice(*cut, published=cut[2] != "skipped") for cut in cuts]
         self.planned = cuts[-1][1]
         return True
 
