@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NEED_SERVICES = ("integration", "acceptance")
 HERE = Path(__file__).parent
+_PREFIX = "kafka_assets_tests-"
 NO_MYSQL = pytest.StashKey[int]()
 
 
@@ -40,6 +42,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
         config.stash[NO_MYSQL] = len(left_out)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the run of several workers, so that what they leave behind can be found."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.option.testrunuid = config.option.testrunuid or secrets.token_hex(4)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Interrupted, xdist ends its workers before they can stop their services."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{config.option.testrunuid}-*"):
+            devstack.down(folder, delete=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -68,7 +84,8 @@ def _asks_mysql(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def services_folder() -> Iterator[Path]:
     """The state folder of this test session's services; when it ends, so do they."""
-    folder = Path(tempfile.mkdtemp(prefix="kafka_assets_tests-"))
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{run}-" if run else _PREFIX))
     # As root, PostgreSQL runs as another user, who must be able to pass.
     folder.chmod(0o711)
 
