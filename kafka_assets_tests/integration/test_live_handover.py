@@ -109,13 +109,12 @@ def at_once(sensor: Landing, living: Living, *, seconds: float, partitions: int,
         while time.monotonic() < deadline or (turn < 12 and not (runs and live)):
             turn += 1
             with living.consuming(turn % 3) as members:  # none, one, two
-                until = time.monotonic() + 4
-                # Where runs are slow, members wait for what is planned: they are given the time to land something.
-                while (now := time.monotonic()) < until or (
-                    members and not any(one.figures.records for one in members) and now < until + 30
-                ):
+                before, until, landed = runs, time.monotonic() + 4, False
+                # Whose turn it is has the time to land something: runs may be slow, and members wait for them.
+                while (now := time.monotonic()) < until or (not landed and now < until + 30):
                     for request in sensor.tick().requests:
                         runs += sensor.run(request).success
+                    landed = any(one.figures.records for one in members) if members else runs > before
             live += sum(one.figures.records for one in members)
         producing.finish()
 
