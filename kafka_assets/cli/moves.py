@@ -8,6 +8,7 @@ import typer
 
 from kafka_assets.cli.asking import (
     MOST_OFFSET,
+    MOST_PARTITION,
     TIMES,
     AsJson,
     Partition,
@@ -199,10 +200,15 @@ def _parsed(keys: list[str]) -> list[SliceKey]:
     from kafka_assets.errors import KeysUnknown
     from kafka_assets.slices import SliceKey
 
+    lists = "`kafka-assets slices STREAM` lists keys"
     try:
-        return [SliceKey.parse(key) for key in keys]
+        parsed = [SliceKey.parse(key) for key in keys]
     except KeysUnknown as error:
-        raise UsageError(error.what, why=error.why, cure="`kafka-assets slices STREAM` lists keys") from error
+        raise UsageError(error.what, why=error.why, cure=lists) from error
+    for key in parsed:
+        if max(key.partition, key.incarnation) > MOST_PARTITION or key.end > MOST_OFFSET:
+            raise UsageError(f"'{key}' is not the key of a slice", why="no partition goes so far", cure=lists)
+    return parsed
 
 
 def _why_not(one: Listed) -> str:

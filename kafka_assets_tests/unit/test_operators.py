@@ -133,6 +133,7 @@ def test_skip_asks_first_and_nobody_is_no_yes(command: Commands, history: Engine
         (["skip", "orders", "orders:0:0-10", "--reason", "r", "--yes"], "has committed it"),
         (["skip", "orders", "orders:0:99-100", "--reason", "r", "--yes"], "has no slice orders:0:99-100"),
         (["skip", "orders", "nonsense", "--reason", "r", "--yes"], "is not the key of a slice"),
+        (["skip", "orders", f"orders:0:0-{10**30}", "--reason", "r"], "is not the key of a slice"),
         (["skip", "orders", "orders:0:10-20", "--yes"], "a skip needs its reason"),
         (["skip", "orders", "--reason", "r", "--yes"], "say which slices"),
         (["skip", "orders", "--from", "3", "--reason", "r"], "offsets are of one partition"),
