@@ -36,6 +36,7 @@ def a_topic(name: str) -> str:
 
 
 def no_partition(topic: str, partition: int, *, of: int) -> UsageError:
+    """For who asked for a partition that the topic, with so many `of` them, does not have."""
     return UsageError(
         f"the topic {topic!r} has no partition {partition}",
         why=f"it has {of}",

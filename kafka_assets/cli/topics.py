@@ -215,7 +215,7 @@ def _more_partitions(connection: Connection, topic: str, total: int, *, changed:
         return add_partitions(connection, topic, total)
     except KafkaAssetsError:
         if changed:
-            err.print(f"the configuration of {topic} was changed; its partitions were not", highlight=False)
+            err.print(f"the configuration of {topic} was changed before this", highlight=False)
         raise
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_assets import devstack
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.listing import list_topics
+from kafka_assets.broker.leadership import NOBODY, leaderships
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic, delete_topic, topic_names
 from kafka_assets.lab.brokers import Brokers
@@ -23,7 +23,7 @@ from kafka_assets.lab.waiting import until
 from kafka_assets_tests.commands import Commands
 
 RECORDS = 40
-NOBODY = "127.0.0.1:1"
+NOWHERE = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -129,7 +129,8 @@ def test_a_partition_without_a_leader_locks_nobody_out(cluster: Commands, three_
     try:
         brokers.kill(dies)
         asked = brokers.connection(lives)
-        until(lambda: [one.offline for one in list_topics(asked) if one.topic == topic] == [1], "nobody leads it")
+        until(lambda: leaderships(asked, [topic])[topic, 1].leader == NOBODY, "nobody leads it")
+        assert [one["offline"] for one in cluster("topics", "list", "--json").json if one["topic"] == topic] == [1]
         found = cluster("topics", "describe", topic, "--json").json["partitions"]
         assert [(one["leader"], one["high_watermark"]) for one in found] == [(lives, 1), (-1, None)]
         assert "leader" in cluster("topics", "describe", topic).out
@@ -253,9 +254,9 @@ def test_segments_are_read_with_kafkas_own_tool(
 def test_a_broker_that_is_down_is_said_in_words(
     command: Commands, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", NOBODY)
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", NOWHERE)
     said = command("lab", *arguments, "--json", code=1)
-    assert NOBODY in said.err and "kafka-assets up" in " ".join(said.err.split())
+    assert NOWHERE in said.err and "kafka-assets up" in " ".join(said.err.split())
     assert said.out == ""
 
 
