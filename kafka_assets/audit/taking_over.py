@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from sqlalchemy import BigInteger, Engine, Executable, String, column, select, table, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.groups import describe_group
@@ -127,9 +127,12 @@ def _asked(engine: Engine, statement: Executable, what: str) -> dict[int, int]:
     try:
         with read(engine) as connection:
             rows: list[tuple[object, ...]] = [tuple(row) for row in connection.execute(statement)]
-    except DBAPIError as error:
+    except SQLAlchemyError as error:  # also of a statement that gives no rows, and of a name after a colon
         raise UsageError(
-            f"{what} could not be read", why=str(error.orig), cure="check the names, and --database"
+            f"{what} could not be read",
+            why=str((error.orig if isinstance(error, StatementError) else None) or error),
+            cure="check the names, and --database; let --sql give a partition and an offset in each row, "
+            r"and write a colon before a name as \:",
         ) from error
     for row in rows:
         if len(row) != 2 or any(not isinstance(one, int) or isinstance(one, bool) for one in row):

@@ -49,6 +49,7 @@ _REFUSED = {
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.INVALID_CONFIG,
     KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICA_ASSIGNMENT,
     KafkaError.INVALID_REPLICATION_FACTOR,
     KafkaError.INVALID_REQUEST,
     KafkaError.UNSUPPORTED_VERSION,
@@ -64,6 +65,18 @@ _REFUSED = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 }
+_CURES = {
+    KafkaError.TOPIC_EXCEPTION: "use letters, digits, '.', '_' and '-', 249 of them at most; '.' and '_' "
+    "count as the same",
+    KafkaError.INVALID_REPLICATION_FACTOR: "ask for at most as many copies as there are brokers in the cluster; "
+    "`kafka-assets up --brokers 3` starts three local ones",
+    KafkaError.INVALID_REPLICA_ASSIGNMENT: "name brokers that are in the cluster, each once for a partition",
+    KafkaError.INVALID_PARTITIONS: "ask for one partition or more, and of a topic that is there for more than it has",
+    KafkaError.INVALID_CONFIG: "`kafka-assets topics describe TOPIC --all` of any topic lists the names, with values",
+    KafkaError.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true on the brokers",
+    KafkaError.POLICY_VIOLATION: "ask for what the policy allows: it is a class in the brokers' configuration",
+}
+"""What to do where rights are not what is wrong."""
 _UNREACHABLE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
@@ -207,7 +220,7 @@ def topic_error(connection: Connection, topic: str, error: KafkaError) -> KafkaA
         return BrokerRefused(
             f"the broker at {connection.bootstrap_servers} refused the topic {topic!r}",
             why=_said(error),
-            cure="check the user's rights on the topic, and what the broker's policy allows",
+            cure=_CURES.get(error.code(), "check the user's rights on the topic, and what the broker's policy allows"),
         )
     return BrokerUnavailable(
         f"the broker at {connection.bootstrap_servers} has no answer for the topic {topic!r} now",

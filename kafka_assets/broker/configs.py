@@ -16,9 +16,17 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka_assets.broker.admin import TIMEOUT, Admin, admin, topic_error
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.topics import Topic, describe_topic
-from kafka_assets.errors import BrokerRefused, KafkaAssetsError
+from kafka_assets.errors import BrokerRefused, BrokerUnavailable, KafkaAssetsError
 
 _WRONG = {KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST}
+_DESTROYING = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "local.retention.",
+    "remote.log.delete.on.disable",
+    "retention.",
+    "unclean.leader.election.enable",
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,11 @@ class Setting:
 
     value: str | None
     own: bool
+
+
+def can_destroy(name: str) -> bool:
+    """Whether records that are there may be gone after this entry of a configuration was changed."""
+    return name.startswith(_DESTROYING)
 
 
 def topic_config(connection: Connection, topic: str, *, timeout: float = TIMEOUT) -> dict[str, Setting]:
@@ -40,7 +53,8 @@ def alter_config(
 ) -> dict[str, Setting]:
     """Set these entries, or give them back to the broker's default (None); the others stay as they are.
 
-    Returns what stands when a broker says that it is so; what it refuses changes nothing.
+    Returns what stands when a broker says that it is so; what it refuses changes nothing. BrokerUnavailable: it
+    was taken, and is not seen yet.
     """
     entries = [
         ConfigEntry(
@@ -58,22 +72,29 @@ def alter_config(
             raise _config_error(connection, topic, answer)
         while True:
             now = _config(asking, topic)
-            if all(_stands(now.get(name), value) for name, value in changes.items()):
+            if all(stands(now.get(name), value) for name, value in changes.items()):
                 return now
             if time.monotonic() > asking.deadline:
-                return now
+                raise _not_yet(f"the configuration of {topic!r} was changed", topic)
             time.sleep(0.02)
 
 
-def add_partitions(connection: Connection, topic: str, total: int, *, timeout: float = TIMEOUT) -> Topic:
-    """Give a topic more partitions, `total` in all, and wait until they are there; fewer are refused."""
-    before = describe_topic(connection, topic, timeout=timeout)
+def refuse_fewer(before: Topic, total: int) -> None:
+    """Kafka only adds partitions."""
     if total <= before.partitions:
         raise BrokerRefused(
-            f"the topic {topic!r} has {before.partitions} partitions, and cannot be given {total}",
+            f"the topic {before.name!r} has {before.partitions} partitions, and cannot be given {total}",
             why="Kafka adds partitions and never takes one away",
             cure=f"ask for more than {before.partitions}, or make another topic",
         )
+
+
+def add_partitions(connection: Connection, topic: str, total: int, *, timeout: float = TIMEOUT) -> Topic:
+    """Give a topic more partitions, `total` in all, and wait until they are there; fewer are refused.
+
+    BrokerUnavailable: they were granted, and are not seen yet.
+    """
+    refuse_fewer(describe_topic(connection, topic, leaderless=True, timeout=timeout), total)
     with admin(connection, timeout=timeout) as asking:
         futures = asking.client.create_partitions(
             [NewPartitions(topic, total)], request_timeout=asking.left(), operation_timeout=asking.left()
@@ -81,11 +102,13 @@ def add_partitions(connection: Connection, topic: str, total: int, *, timeout: f
         answer = asking.answers(cast("dict[str, Future[None]]", futures))[topic]
         if isinstance(answer, KafkaError):
             raise topic_error(connection, topic, answer)
-        while (now := describe_topic(connection, topic, timeout=asking.left())).partitions < total:
+        while True:
+            now = describe_topic(connection, topic, leaderless=True, timeout=max(asking.left(), 1.0))
+            if now.partitions >= total:
+                return now
             if time.monotonic() > asking.deadline:
-                break
+                raise _not_yet(f"the topic {topic!r} was given partitions, {total} in all", topic)
             time.sleep(0.02)
-    return now
 
 
 def _config(asking: Admin, topic: str) -> dict[str, Setting]:
@@ -105,10 +128,27 @@ def _is_own(entry: Any) -> bool:
     return int(entry.source) == 1
 
 
-def _stands(setting: Setting | None, value: str | None) -> bool:
+def stands(setting: Setting | None, value: str | None) -> bool:
+    """Whether this is what was wanted; None is the broker's default."""
     if value is None:
         return setting is None or not setting.own
-    return setting is not None and setting.own and setting.value == value
+    return setting is not None and setting.own and _plain(setting.value or "") == _plain(value)
+
+
+def _plain(value: str) -> str | float | list[str]:
+    """A value as the broker understands it: it gives `0.50` back as 0.5, and `compact, delete` without the blank."""
+    try:
+        return float(value)
+    except ValueError:
+        return [one.strip().lower() for one in value.split(",")]
+
+
+def _not_yet(what: str, topic: str) -> BrokerUnavailable:
+    return BrokerUnavailable(
+        f"{what}, and no broker shows it yet",
+        why="the cluster takes longer than we wait",
+        cure=f"`kafka-assets topics describe {topic}` shows what stands; if that stays, do it again",
+    )
 
 
 def _config_error(connection: Connection, topic: str, error: KafkaError) -> KafkaAssetsError:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create, topic_error
+from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create
 from kafka_assets.broker.connection import Connection, consumer_config
 from kafka_assets.broker.offsets import PartitionOffsets
-from kafka_assets.broker.read import StoredRecord, record_of
+from kafka_assets.broker.outage import Outage
+from kafka_assets.broker.read import StoredRecord, raise_error, record_of
 from kafka_assets.errors import BrokerRefused, BrokerUnavailable, OffsetsExpired
 
 _BATCH = 500
@@ -42,10 +43,12 @@ def consume(
     *,
     end: Mapping[int, int] | None,
     timeout: float = TIMEOUT,
+    say: Callable[[str], None] = lambda what: None,
 ) -> Generator[StoredRecord]:
     """Committed records of these partitions, each partition's in order; up to `end`, or for ever where it is None.
 
-    `timeout` is how long it waits, before an end, without any progress. No group is joined, nothing is committed.
+    `timeout` is how long it waits, before an end, without any progress. Without an end it waits for ever, and says
+    when the broker went away, and when it came back. No group is joined, nothing is committed.
     """
     left = {part: end[part] for part in begin if begin[part] < end[part]} if end is not None else dict.fromkeys(begin)
     if not left:
@@ -55,18 +58,20 @@ def consume(
     consumer = create(lambda: Consumer(config, logger=LOGGER))
     try:
         consumer.assign([TopicPartition(topic, part, begin[part]) for part in left])
+        outage = Outage(connection, watch, consumer, say)
         moved, before = time.monotonic(), dict(begin)
         while left:
             for message in consumer.consume(_BATCH, timeout=0.1):
                 partition, error = cast(int, message.partition()), message.error()
                 if error is not None:
-                    if error.code() != KafkaError._PARTITION_EOF:
-                        raise topic_error(connection, topic, error)
+                    raise_error(connection, message, error, at=before[partition])
                     continue
                 moved = time.monotonic()
                 stop = left.get(partition, 0)
                 if stop is None or cast(int, message.offset()) < stop:
                     yield record_of(message)
+            if end is None:
+                outage.look()
             watch.check(consumer)
             # Past holes and control records no message comes; only the position tells.
             at = {

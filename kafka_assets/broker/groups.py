@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from kafka_assets.broker.admin import TIMEOUT, Admin, admin, refused
+from kafka_assets.broker.admin import TIMEOUT, Admin, admin, kafka_error, refused
 from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import BrokerRefused, BrokerUnavailable, GroupMissing, KafkaAssetsError
 
@@ -43,9 +43,18 @@ class ListedGroup:
 
 
 @dataclass(frozen=True)
-class Member:
-    """A consumer in a group, and what it was given."""
+class ListedGroups:
+    """Groups by name; `troubles` says of each broker that did not answer why: those that it keeps are not listed."""
 
+    groups: list[ListedGroup]
+    troubles: list[str]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A consumer in a group, and what it was given; several may have one client id, and each has its own member id."""
+
+    member_id: str
     client_id: str
     host: str
     partitions: tuple[Where, ...]
@@ -65,16 +74,22 @@ class Group:
         return bool(self.members)
 
 
-def list_groups(connection: Connection, *, timeout: float = TIMEOUT) -> list[ListedGroup]:
-    """Every group that the user may see, by name."""
+def list_groups(connection: Connection, *, timeout: float = TIMEOUT) -> ListedGroups:
+    """Every group that the user may see, of each broker that answers: a group is known to one of them."""
     with admin(connection, timeout=timeout) as asking:
         future = asking.client.list_consumer_groups(request_timeout=asking.left())
         answer: Any = asking.answers({"groups": future})["groups"]
     if isinstance(answer, KafkaError):
         raise refused(connection, answer)
-    return sorted(
-        (ListedGroup(one.group_id, one.state.name.lower(), one.type.name.lower()) for one in answer.valid),
-        key=lambda one: one.group,
+    return listed(answer)
+
+
+def listed(answer: Any) -> ListedGroups:
+    """What librdkafka gathered from all brokers."""
+    groups = (ListedGroup(one.group_id, one.state.name.lower(), one.type.name.lower()) for one in answer.valid)
+    errors = [kafka_error(one) if isinstance(one, KafkaException) else one for one in answer.errors]
+    return ListedGroups(
+        sorted(groups, key=lambda one: one.group), [f"{error.str()} ({error.name()})" for error in errors]
     )
 
 
@@ -111,6 +126,7 @@ def _described(asking: Admin, group: str) -> Group:
     answer = _ask(asking, group, asking.client.describe_consumer_groups, [group])
     members = tuple(
         Member(
+            member_id=str(one.member_id),
             client_id=str(one.client_id),
             host=str(one.host),
             partitions=tuple((place.topic, place.partition) for place in one.assignment.topic_partitions),

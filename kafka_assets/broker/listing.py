@@ -8,8 +8,7 @@ from typing import Any
 from kafka_assets.broker.admin import TIMEOUT, admin
 from kafka_assets.broker.cluster import describe_cluster
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.offsets import TopicOffsets, observe
-from kafka_assets.broker.topics import describe_topic
+from kafka_assets.broker.offsets import TopicOffsets, describe, observe, offsets_of_led
 from kafka_assets.errors import KafkaAssetsError, TopicMissing
 
 
@@ -26,15 +25,21 @@ class ListedTopic:
 
 @dataclass(frozen=True)
 class ListedPartition:
-    """A partition: who has it, and where it begins and ends."""
+    """A partition: who has it, and where it begins and ends, which only its leader can say."""
 
     partition: int
     leader: int
+    """-1 where there is none now."""
     replicas: list[int]
     in_sync: list[int]
-    log_start: int
-    last_stable: int
-    high_watermark: int
+    log_start: int | None
+    last_stable: int | None
+    high_watermark: int | None
+
+    @property
+    def offsets(self) -> int | None:
+        """How many offsets it has; None where nobody says so."""
+        return None if self.high_watermark is None or self.log_start is None else self.high_watermark - self.log_start
 
 
 def list_topics(connection: Connection, *, internal: bool = False, timeout: float = TIMEOUT) -> list[ListedTopic]:
@@ -57,25 +62,28 @@ def list_topics(connection: Connection, *, internal: bool = False, timeout: floa
 
 
 def list_partitions(connection: Connection, topic: str, *, timeout: float = TIMEOUT) -> list[ListedPartition]:
-    """The partitions of one topic; raises TopicMissing."""
-    describe_topic(connection, topic, timeout=timeout)  # asked for by name, metadata alone could create it
+    """The partitions of one topic, those without a leader, too; raises TopicMissing."""
     with admin(connection, timeout=timeout) as asking:
+        described = describe(asking, [topic], leaderless=True)[topic]
+        if isinstance(described, KafkaAssetsError):  # asked for by name, metadata alone could create it
+            raise described
         known: Any = asking.metadata().topics.get(topic)
-    if known is None:
-        raise TopicMissing(f"the topic {topic!r} was deleted while it was being looked at", cure="list the topics")
-    offsets = topic_offsets(connection, topic, timeout=timeout).partitions
+        if known is None:
+            raise TopicMissing(f"the topic {topic!r} was deleted while it was being looked at", cure="list the topics")
+        led = [(topic, number) for number, part in sorted(known.partitions.items()) if part.leader >= 0]
+        offsets = offsets_of_led(asking, led)
     return [
         ListedPartition(
-            partition=number,
+            number,
             leader=part.leader,
             replicas=sorted(part.replicas),
             in_sync=sorted(part.isrs),
-            log_start=offsets[number].log_start,
-            last_stable=offsets[number].last_stable,
-            high_watermark=offsets[number].high_watermark,
+            log_start=there.log_start if there else None,
+            last_stable=there.last_stable if there else None,
+            high_watermark=there.high_watermark if there else None,
         )
         for number, part in sorted(known.partitions.items())
-        if number in offsets
+        for there in (offsets.get((topic, number)),)
     ]
 
 

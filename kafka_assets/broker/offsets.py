@@ -70,15 +70,24 @@ def observe_chosen(
 def _observed(asking: Admin, topics: Sequence[str]) -> Mapping[str, Observation]:
     """Five calls, however many topics: librdkafka asks each broker once in each."""
     before = describe(asking, topics)
-    where = partitions_of(before)
-    starts = ask(asking, where, OffsetSpec.earliest())
-    stable = ask(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    ends = ask(asking, where, OffsetSpec.latest())
+    offsets = _ask_all(asking, partitions_of(before))
     after = describe(asking, topics)
     return {
-        topic: _observation(asking, topic, before=before[topic], after=after[topic], offsets=(starts, stable, ends))
+        topic: _observation(asking, topic, before=before[topic], after=after[topic], offsets=offsets)
         for topic in topics
     }
+
+
+def offsets_of_led(asking: Admin, where: Sequence[Where]) -> dict[Where, PartitionOffsets]:
+    """To look at, not to plan by: partitions that do not answer now are left out, and no id is compared."""
+    kinds = _ask_all(asking, where)
+    found: dict[Where, PartitionOffsets] = {}
+    for place in where:
+        said = [kind[place] for kind in kinds]
+        known = [one.offset for one in said if not isinstance(one, KafkaError)]
+        if len(known) == len(said):
+            found[place] = PartitionOffsets(*known)
+    return found
 
 
 def offsets_at(connection: Connection, topic: str, timestamp_ms: int, *, timeout: float = TIMEOUT) -> Mapping[int, int]:
@@ -98,11 +107,17 @@ def offsets_at(connection: Connection, topic: str, timestamp_ms: int, *, timeout
         return begin
 
 
-def describe(asking: Admin, topics: Iterable[str]) -> dict[str, TopicDescription | KafkaAssetsError]:
-    """Each topic's id and partitions, or why not; a partition without a leader is an answer that is not there yet."""
+def describe(
+    asking: Admin, topics: Iterable[str], *, leaderless: bool = False
+) -> dict[str, TopicDescription | KafkaAssetsError]:
+    """Each topic's id and partitions, or why not.
+
+    A partition without a leader is an answer that is not there yet, unless `leaderless` takes it as it is.
+    """
     futures = asking.client.describe_topics(TopicCollection(list(dict.fromkeys(topics))), request_timeout=asking.left())
     answers = asking.answers(cast("dict[str, Future[TopicDescription]]", futures))
-    return {topic: _described(asking, topic, answer) for topic, answer in answers.items()}
+    found = {topic: _described(asking, topic, answer) for topic, answer in answers.items()}
+    return found if leaderless else {topic: _led(topic, answer) for topic, answer in found.items()}
 
 
 def _described(asking: Admin, topic: str, answer: TopicDescription | KafkaError) -> TopicDescription | KafkaAssetsError:
@@ -114,6 +129,12 @@ def _described(asking: Admin, topic: str, answer: TopicDescription | KafkaError)
             why="without ids a topic that was deleted and created again looks like the old one",
             cure="use brokers of Kafka 3.0 or newer",
         )
+    return answer
+
+
+def _led(topic: str, answer: TopicDescription | KafkaAssetsError) -> TopicDescription | KafkaAssetsError:
+    if isinstance(answer, KafkaAssetsError):
+        return answer
     leaders = {part.id: cast("Node | None", part.leader) for part in answer.partitions}
     leaderless = [partition for partition, leader in leaders.items() if leader is None or leader.id < 0]
     if leaderless:
@@ -137,6 +158,15 @@ def partitions_of(described: Mapping[str, TopicDescription | KafkaAssetsError]) 
         if isinstance(description, TopicDescription)
         for part in description.partitions
     ]
+
+
+def _ask_all(asking: Admin, where: Sequence[Where]) -> tuple[dict[Where, ListOffsetsResultInfo | KafkaError], ...]:
+    """Log starts, last stable offsets and high watermarks, in this order."""
+    return (
+        ask(asking, where, OffsetSpec.earliest()),
+        ask(asking, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+        ask(asking, where, OffsetSpec.latest()),
+    )
 
 
 def ask(

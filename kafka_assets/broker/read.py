@@ -54,7 +54,7 @@ def read_range(
             for message in messages:
                 error = message.error()
                 if error is not None:
-                    _check(connection, message, error, start=start)
+                    raise_error(connection, message, error, at=position)
                     continue
                 offset = cast(int, message.offset())
                 if offset >= end:
@@ -71,12 +71,13 @@ def read_range(
         consumer.close()
 
 
-def _check(connection: Connection, message: Message, error: KafkaError, *, start: int) -> None:
+def raise_error(connection: Connection, message: Message, error: KafkaError, *, at: int) -> None:
+    """What came instead of a record at this offset; nothing, where it is only the partition's end."""
     if error.code() == KafkaError._PARTITION_EOF:
         return
     if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
         raise OffsetsExpired(
-            f"offset {start} of partition {message.partition()} of the topic {message.topic()!r} is not there",
+            f"offset {at} of partition {message.partition()} of the topic {message.topic()!r} is not there",
             why=error.str(),
             cure="ask for offsets between the log start and the end",
         )

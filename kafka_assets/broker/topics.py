@@ -63,10 +63,10 @@ def create_topic(
     return topic
 
 
-def describe_topic(connection: Connection, name: str, *, timeout: float = TIMEOUT) -> Topic:
-    """The topic as it is now, or TopicMissing."""
+def describe_topic(connection: Connection, name: str, *, leaderless: bool = False, timeout: float = TIMEOUT) -> Topic:
+    """The topic as it is now, or TopicMissing. A partition without a leader is BrokerUnavailable, or `leaderless`."""
     with admin(connection, timeout=timeout) as asking:
-        return _topic(name, describe(asking, [name])[name])
+        return _topic(name, describe(asking, [name], leaderless=leaderless)[name])
 
 
 def topic_names(connection: Connection, *, timeout: float = TIMEOUT) -> list[str]:

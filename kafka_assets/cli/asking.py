@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +18,46 @@ if TYPE_CHECKING:
     from kafka_assets.settings import Settings
     from kafka_assets.streams import Stream
 
+MOST_PARTITION = 2**31 - 1
+MOST_OFFSET = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def a_topic(name: str) -> str:
+    """A name that a topic can have: with others the client ends the process, or asks for ever."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise UsageError(
+            f"{name!r} is no name of a topic",
+            why="it is made of letters, digits, '.', '_' and '-', 249 of them at most",
+            cure="`kafka-assets topics list` names those that there are",
+        )
+    return name
+
+
+def no_partition(topic: str, partition: int, *, of: int) -> UsageError:
+    """For who asked for a partition that the topic, with so many `of` them, does not have."""
+    return UsageError(
+        f"the topic {topic!r} has no partition {partition}",
+        why=f"it has {of}",
+        cure=f"give --partition from 0 to {of - 1}, or leave it out for all",
+    )
+
+
+def a_group(name: str) -> str:
+    """A name that a group can have: any text, but some."""
+    if not name or not name.isprintable():
+        raise UsageError(
+            f"{name!r} is no name of a group", cure="`kafka-assets groups list` names those that there are"
+        )
+    return name
+
+
+Topic = Annotated[str, typer.Argument(help="The topic.", callback=a_topic)]
+Group = Annotated[str, typer.Argument(help="The group.", callback=a_group)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-Partition = Annotated[int | None, typer.Option("--partition", min=0, help="Only this partition.")]
+Partition = Annotated[int | None, typer.Option("--partition", min=0, max=MOST_PARTITION, help="Only this partition.")]
 
 TIMES = "2026-01-31T12:00 (UTC, unless it ends in a zone as +02:00), or milliseconds since 1970"
 
@@ -27,27 +66,44 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask on stderr; anything but a yes ends the command, and so does nobody being there to answer."""
     if yes:
         return
-    try:
-        agreed = typer.confirm(question, err=True)
-    except typer.Abort as aborted:
-        raise UsageError(
-            "nothing was done", why="nobody answered", cure="give --yes to go on without asking"
-        ) from aborted
-    if not agreed:
-        raise UsageError("nothing was done", why="the answer was no")
+    # Not typer.confirm, which leaves a blank on stdout wherever it asks.
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline() if sys.stdin else ""  # closed by whoever started this
+    if not answer.endswith("\n"):
+        typer.echo(err=True)
+    if not answer:
+        raise UsageError("nothing was done", why="nobody answered", cure="give --yes to go on without asking")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was done", why="the answer was no", cure="answer y to go on, or give --yes")
 
 
 def milliseconds(text: str | None) -> int | None:
-    """A time as Kafka has it."""
+    """A time as Kafka has it; one before 1970 would be taken for a word of its own, as -1 for the end."""
     if text is None:
         return None
     try:
         if text.isdecimal():
-            return int(text)
-        found = datetime.fromisoformat(text)
+            found = int(text)
+        else:
+            read = datetime.fromisoformat(text)
+            found = ((read if read.tzinfo else read.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError as error:
         raise UsageError(f"{text!r} is no time", why=str(error), cure=f"write {TIMES}") from error
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    if not 0 <= found <= MOST_OFFSET:
+        raise UsageError(
+            f"{text!r} is no time of a record", why="Kafka counts milliseconds since 1970", cure=f"write {TIMES}"
+        )
+    return found
+
+
+def shown_time(milliseconds: int) -> str:
+    """A record's time in UTC; empty where it has none. A producer may have written another unit: then the number."""
+    if milliseconds < 0:
+        return ""
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(milliseconds)
 
 
 def a_duration(option: str, text: str) -> timedelta:

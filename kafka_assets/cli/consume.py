@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafka_assets.cli.asking import TIMES, Partition, milliseconds, the_connection
-from kafka_assets.cli.console import print_json
+from kafka_assets.cli.asking import TIMES, Partition, Topic, milliseconds, no_partition, shown_time, the_connection
+from kafka_assets.cli.console import err, print_json
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Topic,
     begin: Annotated[
         str, typer.Option("--from", help="beginning, end, or an offset (with --partition).")
     ] = "beginning",
@@ -48,22 +47,27 @@ def consume(
     when = milliseconds(at)
     connection = the_connection()
     start, end = _range(connection, topic, begin=begin, at=when, partition=partition)
-    found = records(connection, topic, start, end=None if follow else end)
+    found = records(connection, topic, start, end=None if follow else end, say=_say)
     try:
         for record in islice(found, number):
             if as_json:
                 print_json(_object(record))
             else:
-                shown = (places, f"{record.partition}:{record.offset}"), (timestamps, _time(record.timestamp_ms))
+                shown = (places, f"{record.partition}:{record.offset}"), (timestamps, shown_time(record.timestamp_ms))
                 more = (headers, _pairs(record)), (keys, _text(record.key))
                 print("\t".join([*(text for wanted, text in (*shown, *more) if wanted), _text(record.value)]))
             if follow:
                 sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads has enough, as `head` does: what the interpreter still flushes goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         found.close()
+
+
+def _say(what: str) -> None:
+    err.print(what, markup=False, highlight=False, soft_wrap=True)
 
 
 def _range(
@@ -76,7 +80,7 @@ def _range(
     there: Mapping[int, PartitionOffsets] = topic_offsets(connection, topic).partitions
     if partition is not None:
         if partition not in there:
-            raise UsageError(f"the topic {topic!r} has no partition {partition}", why=f"it has {len(there)}")
+            raise no_partition(topic, partition, of=len(there))
         there = {partition: there[partition]}
     end = {part: one.last_stable for part, one in there.items()}
     if at is not None:
@@ -123,10 +127,3 @@ def _text(data: bytes | None) -> str:
 
 def _pairs(record: StoredRecord) -> str:
     return ",".join(f"{name}={_text(value)}" for name, value in record.headers)
-
-
-def _time(milliseconds: int) -> str:
-    """Negative where the record has none."""
-    if milliseconds < 0:
-        return ""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -7,16 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_assets.cli.asking import TIMES, AsJson, Partition, Yes, confirm, milliseconds, the_connection
-from kafka_assets.cli.console import out, print_json, print_table
+from kafka_assets.cli.asking import (
+    TIMES,
+    AsJson,
+    Group,
+    Partition,
+    Topic,
+    Yes,
+    confirm,
+    milliseconds,
+    no_partition,
+    the_connection,
+)
+from kafka_assets.cli.console import err, out, print_json, print_table
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
     from kafka_assets.broker.connection import Connection
 
 groups = typer.Typer(help="The consumer groups of the cluster.", no_args_is_help=True)
-
-Group = Annotated[str, typer.Argument(help="The group.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,11 +37,16 @@ def list_(as_json: AsJson = False) -> None:
     """List consumer groups and their state."""
     from kafka_assets.broker.groups import list_groups
 
-    rows = [asdict(one) for one in list_groups(the_connection())]
+    found = list_groups(the_connection())
+    rows = [asdict(one) for one in found.groups]
     if as_json:
         print_json(rows)
     else:
         print_table(("group", "state", "type"), rows)
+    for trouble in found.troubles:
+        err.print(f"a broker did not say which groups it has: {trouble}", markup=False, highlight=False, soft_wrap=True)
+    if found.troubles:
+        raise typer.Exit(1)
 
 
 @groups.command()
@@ -43,14 +57,14 @@ def describe(group: Group, as_json: AsJson = False) -> None:
 
     connection = the_connection()
     found = describe_group(connection, group)
-    holders = {place: member.client_id for member in found.members for place in member.partitions}
+    holders = {place: member for member in found.members for place in member.partitions}
     places = sorted(found.offsets.keys() | holders.keys())
     seen = observe(connection, sorted({topic for topic, _ in places}))
     rows: list[dict[str, object]] = []
     for topic, partition in places:
         there = seen[topic]
         part = there.partitions.get(partition) if isinstance(there, TopicOffsets) else None
-        offset = found.offsets.get((topic, partition))
+        offset, holder = found.offsets.get((topic, partition)), holders.get((topic, partition))
         rows.append(
             {
                 "topic": topic,
@@ -58,20 +72,25 @@ def describe(group: Group, as_json: AsJson = False) -> None:
                 "next_offset": offset,
                 "end": part.last_stable if part else None,
                 "lag": max(0, part.last_stable - offset) if part and offset is not None else None,
-                "member": holders.get((topic, partition)),
+                "member": holder and holder.client_id,
+                "member_id": holder and holder.member_id,
             }
         )
+    members = [{**asdict(one), "partitions": len(one.partitions)} for one in found.members]
     if as_json:
-        print_json({"group": group, "state": found.state, "members": len(found.members), "offsets": rows})
-    else:
-        title = f"{group} · {found.state} · {len(found.members)} members"
-        print_table(("topic", "partition", "next_offset", "end", "lag", "member"), rows, title=title)
+        known = {"group": group, "state": found.state, "members": len(members)}
+        print_json({**known, "offsets": rows, "consumers": members})
+        return
+    title = f"{group} · {found.state} · {len(members)} members"
+    print_table(("topic", "partition", "next_offset", "end", "lag", "member_id"), rows, title=title)
+    if members:
+        print_table(("member_id", "client_id", "host", "partitions"), members, title="members")
 
 
 @groups.command()
 def reset(
     group: Group,
-    topic: Annotated[str, typer.Argument(help="The topic whose offsets are set.")],
+    topic: Topic,
     to: Annotated[str | None, typer.Option(help="earliest, latest, or an offset (with --partition).")] = None,
     at: Annotated[str | None, typer.Option(help=f"The first offset at or after this time: {TIMES}.")] = None,
     partition: Partition = None,
@@ -128,7 +147,7 @@ def _targets(
 
     there = topic_offsets(connection, topic).partitions
     if partition is not None and partition not in there:
-        raise UsageError(f"the topic {topic!r} has no partition {partition}", why=f"it has {len(there)}")
+        raise no_partition(topic, partition, of=len(there))
     parts = [partition] if partition is not None else sorted(there)
     if at is not None:
         found = offsets_at(connection, topic, at)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Yes, confirm, the_connection, the_root
+from kafka_assets.cli.asking import AsJson, Yes, a_group, confirm, the_connection, the_root
 from kafka_assets.cli.console import out, print_json, print_table
 from kafka_assets.errors import UsageError
 
@@ -72,6 +72,7 @@ def import_offsets(
     connection = the_connection(settings)
     there = topic_offsets(connection, name)
     if group is not None:
+        a_group(group)
         stored = group_offsets(connection, group, name, in_use=in_use)
     else:
         other = make_engine(database or settings.database_url)
@@ -116,7 +117,11 @@ def import_offsets(
 
 def _topic(stream: Stream, given: str | None) -> str:
     if given is not None and given not in stream.matching([given]):
-        raise UsageError(f"the stream {stream.name!r} does not read {given!r}", why=f"it reads {stream.reads!r}")
+        raise UsageError(
+            f"the stream {stream.name!r} does not read {given!r}",
+            why=f"it reads {stream.reads!r}",
+            cure="give --topic one of those, or leave it out where it is one",
+        )
     name = given or stream.topic
     if name is None:
         raise UsageError(f"the stream {stream.name!r} reads topics by a pattern", cure="name one with --topic")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Yes, confirm, the_connection
+from kafka_assets.cli.asking import AsJson, Yes, confirm, shown_time, the_connection
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.errors import UsageError
 from kafka_assets.settings import load_settings
@@ -180,8 +179,7 @@ def segments(
 
 def _entry(entry: dict[str, Any]) -> dict[str, Any]:
     at = entry["timestamp"]
-    when = None if at is None else datetime.fromtimestamp(at / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    return {**entry, "timestamp": when}
+    return {**entry, "timestamp": None if at is None else shown_time(at)}
 
 
 def _chosen(given: Sequence[str] | None, known: Collection[str]) -> list[str]:

@@ -45,7 +45,11 @@ def _listeners(module: str, names: list[str]) -> dict[str, Any]:
         ) from error
     there = {name: one for name, one in vars(found).items() if isinstance(one, Listener)}
     if missing := [name for name in names if name not in there]:
-        raise UsageError(f"{module} has no listener {missing[0]!r}", why=f"it has {', '.join(sorted(there)) or 'none'}")
+        raise UsageError(
+            f"{module} has no listener {missing[0]!r}",
+            why=f"it has {', '.join(sorted(there)) or 'none'}",
+            cure="name one of those, or none for all of them; a listener is a function with @kafka_listener",
+        )
     if not there:
         raise UsageError(f"{module} has no listener", cure="declare a function with @kafka_listener")
     return {name: one for name, one in there.items() if not names or name in names}

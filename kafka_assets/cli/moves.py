@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_assets.cli.asking import (
+    MOST_OFFSET,
+    MOST_PARTITION,
     TIMES,
     AsJson,
     Partition,
@@ -22,14 +24,18 @@ from kafka_assets.cli.console import err, out, print_json, print_table
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafka_assets.ledger.slice_list import Wanted
+    from kafka_assets.ledger.slice_list import Listed, Wanted
     from kafka_assets.slices import SliceKey
 
 Stream = Annotated[str, typer.Argument(help="The stream.")]
 Keys = Annotated[list[str] | None, typer.Argument(help="Slices by their keys, as orders:3:120000-130000.")]
 Topic = Annotated[str | None, typer.Option(help="Only this topic, where the stream reads several.")]
-From = Annotated[int | None, typer.Option("--from", min=0, help="From this offset on (with --partition).")]
-To = Annotated[int | None, typer.Option("--to", min=1, help="To the offset before this one (with --partition).")]
+From = Annotated[
+    int | None, typer.Option("--from", min=0, max=MOST_OFFSET, help="From this offset on (with --partition).")
+]
+To = Annotated[
+    int | None, typer.Option("--to", min=1, max=MOST_OFFSET, help="To the offset before this one (with --partition).")
+]
 Since = Annotated[str | None, typer.Option(help=f"Records of this time and later: {TIMES}.")]
 Until = Annotated[str | None, typer.Option(help="Records of before this time.")]
 
@@ -68,6 +74,10 @@ def replay(
     found = the_stream(settings, stream)
     engine = the_ledger(settings)
     root = root_of(found)
+    if keys and failed:
+        raise UsageError(
+            "slices are chosen in one way at a time", cure="give keys, or --failed for all that were given up"
+        )
     if keys:
         listed = find_slices(engine, stream=root, asset=found.asset, keys=_parsed(keys))
     else:
@@ -75,15 +85,17 @@ def replay(
         listed = list_slices(engine, stream=root, asset=found.asset, wanted=wanted, state=state)
     engine.dispose()
     slices = [one for one in listed if one.state in ("planned", "committed", "failed")]
-    if keys and len(slices) < len(listed):
-        other = next(one for one in listed if one not in slices)
-        raise UsageError(
-            f"slice {other.key} cannot be replayed",
-            why=f"it is {other.state}" + (f": {other.reason}" if other.reason else ""),
-            cure="leave it out",
-        )
+    left = {str(one.key): _why_not(one) for one in listed if one not in slices}
+    for key, why in left.items() if keys else ():
+        raise UsageError(f"slice {key} cannot be replayed", why=why, cure="leave it out")
+    if not as_json:
+        _say_left(left)
     if not slices:
-        raise UsageError("no slice is in that range", cure=f"`kafka-assets slices {stream}` lists them")
+        raise UsageError(
+            "no slice that can land again is in that range" if left else "no slice is in that range",
+            why=next(iter(left.values()), ""),
+            cure=f"`kafka-assets slices {stream}` lists them",
+        )
     offsets = sum(one.key.offsets for one in slices)
     settings.require_spark()
     if root == found.name:
@@ -99,7 +111,7 @@ def replay(
         done = land_again(runner, found, [one.key for one in slices], force=force)
     if as_json:
         failures = {str(key): why for key, why in done.failed.items()}
-        print_json({"replayed": [str(key) for key in done.landed], "failed": failures})
+        print_json({"replayed": [str(key) for key in done.landed], "failed": failures, "left": left})
     else:
         out.print(f"{len(done.landed):,} slices landed again; {len(done.failed):,} failed, and have what they had")
     if done.failed:
@@ -136,8 +148,7 @@ def skip(
         chosen = skip_of_range(engine, lambda: the_connection(settings), found, wanted)
     left = {str(key): why for key, why in chosen.left}
     if not as_json:
-        for key, why in left.items():
-            err.print(f"left alone: {key} · {why}", markup=False, highlight=False, soft_wrap=True)
+        _say_left(left)
     if not chosen.keys:
         raise UsageError(
             "there is nothing to skip in that range",
@@ -189,10 +200,24 @@ def _parsed(keys: list[str]) -> list[SliceKey]:
     from kafka_assets.errors import KeysUnknown
     from kafka_assets.slices import SliceKey
 
+    lists = "`kafka-assets slices STREAM` lists keys"
     try:
-        return [SliceKey.parse(key) for key in keys]
+        parsed = [SliceKey.parse(key) for key in keys]
     except KeysUnknown as error:
-        raise UsageError(error.what, why=error.why, cure="`kafka-assets slices STREAM` lists keys") from error
+        raise UsageError(error.what, why=error.why, cure=lists) from error
+    for key in parsed:
+        if max(key.partition, key.incarnation) > MOST_PARTITION or key.end > MOST_OFFSET:
+            raise UsageError(f"'{key}' is not the key of a slice", why="no partition goes so far", cure=lists)
+    return parsed
+
+
+def _why_not(one: Listed) -> str:
+    return f"it is {one.state}" + (f": {one.reason}" if one.reason else "")
+
+
+def _say_left(left: dict[str, str]) -> None:
+    for key, why in left.items():
+        err.print(f"left alone: {key} · {why}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show(keys: list[SliceKey], *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Partition, the_ledger, the_stream
+from kafka_assets.cli.asking import MOST_OFFSET, AsJson, Partition, the_ledger, the_stream
 from kafka_assets.cli.console import print_json, print_table
 
 quarantine = typer.Typer(help="Records that could not become rows.", no_args_is_help=True)
@@ -43,7 +43,7 @@ def list_(
 def show(
     stream: Annotated[str, typer.Argument(help="The stream.")],
     partition: Partition = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="Begin at this offset.")] = None,
+    offset: Annotated[int | None, typer.Option(min=0, max=MOST_OFFSET, help="Begin at this offset.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 20,
     as_json: AsJson = False,
 ) -> None:

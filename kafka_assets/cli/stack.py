@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from kafka_assets.cli.asking import AsJson, Yes, confirm
 from kafka_assets.cli.console import err, print_json, print_table
-from kafka_assets.errors import UsageError
 from kafka_assets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafka_assets.devstack import ServiceStatus
-
-JSON = typer.Option("--json", help="Print JSON, and nothing else on stdout.")
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +57,7 @@ def up(
         str, typer.Option("--with", help="More services, with commas: dagster, postgresql, mariadb, mysql, registry.")
     ] = "",
     brokers: Annotated[int | None, typer.Option(help="1 or 3 brokers; as it was, where there is a cluster.")] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start the local services: a Kafka broker and a warm Spark, and what --with names."""
     from kafka_assets import devstack
@@ -72,15 +70,15 @@ def up(
 
 def down(
     delete: Annotated[bool, typer.Option("--delete", help="Remove their data, too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before removing data.")] = False,
-    as_json: Annotated[bool, JSON] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Stop the local services; their data stays unless --delete is given."""
     from kafka_assets import devstack
 
     state = load_settings().state
-    if delete and not yes and not typer.confirm(f"Remove all topics and databases of the services in {state}?"):
-        raise UsageError("nothing was stopped or removed", cure="leave --delete out to stop the services only")
+    if delete:
+        confirm(f"Remove all topics and databases of the services in {state}?", yes=yes)
     with Narration() as narration:
         stopped = devstack.down(state, delete=delete, progress=narration)
     if as_json:
@@ -89,7 +87,7 @@ def down(
         err.print("no services were up")
 
 
-def ps(as_json: Annotated[bool, JSON] = False) -> None:
+def ps(as_json: AsJson = False) -> None:
     """List the local services; exit 1 when one of them is dead or silent."""
     from kafka_assets import devstack
 

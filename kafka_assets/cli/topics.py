@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_assets.cli.asking import TIMES, AsJson, Yes, confirm, milliseconds, the_connection
-from kafka_assets.cli.console import out, print_json, print_table
-from kafka_assets.errors import UsageError
+from kafka_assets.cli.asking import TIMES, AsJson, Topic, Yes, confirm, milliseconds, the_connection
+from kafka_assets.cli.console import err, out, print_json, print_table
+from kafka_assets.errors import KafkaAssetsError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_assets.broker.connection import Connection
+    from kafka_assets.broker.topics import Topic as Found
 
 topics = typer.Typer(help="The topics of the cluster.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(help="The topic.")]
+MOST_PARTITIONS, MOST_COPIES = 100_000, 10_000  # what librdkafka asks for at most
 Config = Annotated[list[str] | None, typer.Option("--config", help="name=value; as often as needed.")]
 
 
@@ -40,8 +46,10 @@ def list_(
 @topics.command()
 def create(
     topic: Topic,
-    partitions: Annotated[int, typer.Option(min=1, help="How many partitions.")] = 1,
-    replication_factor: Annotated[int, typer.Option(min=1, help="How many brokers keep each of them.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, max=MOST_PARTITIONS, help="How many partitions.")] = 1,
+    replication_factor: Annotated[
+        int, typer.Option(min=1, max=MOST_COPIES, help="How many brokers keep each of them.")
+    ] = 1,
     config: Config = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
     as_json: AsJson = False,
@@ -81,7 +89,7 @@ def describe(
     from kafka_assets.broker.topics import describe_topic
 
     connection = the_connection()
-    found = describe_topic(connection, topic)
+    found = describe_topic(connection, topic, leaderless=True)
     partitions = [asdict(one) for one in list_partitions(connection, topic)]
     config = {name: one for name, one in topic_config(connection, topic).items() if all_ or one.own}
     if as_json:
@@ -101,7 +109,9 @@ def describe(
 @topics.command()
 def alter(
     topic: Topic,
-    partitions: Annotated[int | None, typer.Option(min=1, help="How many partitions it is to have.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="How many partitions it is to have.")
+    ] = None,
     config: Config = None,
     default: Annotated[
         list[str] | None, typer.Option("--default", help="A name that goes back to the broker's default.")
@@ -110,22 +120,27 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Change a topic's configuration, or give it more partitions (which moves keys, and is never undone)."""
-    from kafka_assets.broker.configs import add_partitions, alter_config
+    from kafka_assets.broker.configs import alter_config, refuse_fewer
     from kafka_assets.broker.topics import describe_topic
 
-    changes = {**_pairs(config), **dict.fromkeys(default or ())}
+    changes: dict[str, str | None] = {**_pairs(config), **dict.fromkeys(default or ())}
     if partitions is None and not changes:
         raise UsageError("nothing is to be changed", cure="give --partitions, --config name=value or --default name")
     connection = the_connection()
-    found = describe_topic(connection, topic)
+    found = describe_topic(connection, topic, leaderless=True)
     if partitions is not None:
+        refuse_fewer(found, partitions)
         confirm(
             f"Give {topic} {partitions} partitions instead of {found.partitions}? New records of a key may go to"
             " another partition than its old ones, and no partition can be taken away again.",
             yes=yes,
         )
-        found = add_partitions(connection, topic, partitions)
+    if not yes:
+        _confirm_changes(connection, topic, changes)
+    # Configuration first: what the broker may well refuse, and what can be set back.
     stands = alter_config(connection, topic, changes) if changes else {}
+    if partitions is not None:
+        found = _more_partitions(connection, topic, partitions, changed=bool(changes))
     changed = {name: stands[name].value if name in stands else None for name in changes}
     if as_json:
         print_json({**asdict(found), "config": changed})
@@ -138,13 +153,14 @@ def alter(
 @topics.command()
 def delete(topic: Topic, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a topic with all its records."""
-    from kafka_assets.broker.listing import topic_offsets
+    from kafka_assets.broker.listing import list_partitions
     from kafka_assets.broker.topics import delete_topic
 
     connection = the_connection()
-    there = topic_offsets(connection, topic)
-    held = sum(one.high_watermark - one.log_start for one in there.partitions.values())
-    confirm(f"Delete the topic {topic} with {held:,} offsets in {len(there.partitions)} partitions?", yes=yes)
+    there = list_partitions(connection, topic)
+    held = [one.offsets for one in there if one.offsets is not None]
+    more = f", and more in {len(there) - len(held)} that no broker leads now" if len(held) < len(there) else ""
+    confirm(f"Delete the topic {topic} with {sum(held):,} offsets in {len(there)} partitions{more}?", yes=yes)
     delete_topic(connection, topic)
     if as_json:
         print_json({"topic": topic, "deleted": True})
@@ -174,6 +190,33 @@ def offsets(
     else:
         columns = ("partition", "log_start", "last_stable", "high_watermark", *(("at",) if at else ()))
         print_table(columns, rows, title=f"{topic} · id {there.topic_id}")
+
+
+def _confirm_changes(connection: Connection, topic: str, changes: Mapping[str, str | None]) -> None:
+    """Ask for those entries after whose change records may be gone."""
+    from kafka_assets.broker.configs import can_destroy, topic_config
+
+    if not any(map(can_destroy, changes)):
+        return
+    before = topic_config(connection, topic)
+    told = ", ".join(
+        f"{name}={'the default' if value is None else value}"
+        + (f" (now {before[name].value})" if name in before else "")
+        for name, value in changes.items()
+        if can_destroy(name)
+    )
+    confirm(f"Set {told} of {topic}? Records that are there now may be deleted, and do not come back.", yes=False)
+
+
+def _more_partitions(connection: Connection, topic: str, total: int, *, changed: bool) -> Found:
+    from kafka_assets.broker.configs import add_partitions
+
+    try:
+        return add_partitions(connection, topic, total)
+    except KafkaAssetsError:
+        if changed:
+            err.print(f"the configuration of {topic} was changed before this", highlight=False)
+        raise
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:

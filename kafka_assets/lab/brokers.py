@@ -16,6 +16,7 @@ from kafka_assets.broker.ready import answering_brokers
 from kafka_assets.devstack import processes
 from kafka_assets.devstack.locks import held
 from kafka_assets.errors import ServiceError, UsageError
+from kafka_assets.lab.ending import put_back
 from kafka_assets.lab.waiting import until
 from kafka_assets.settings import Settings
 
@@ -99,20 +100,22 @@ class Brokers:
 @contextmanager
 def own_brokers(folder: Path, say: Say) -> Generator[Brokers]:
     """A cluster of three in a folder of its own, gone afterwards: nobody else's records are in it."""
+
+    def remove() -> None:
+        say("stopping the lab's brokers")
+        devstack.down(folder, delete=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
     with held(folder.with_suffix(".lock"), timeout=LONGEST_LAB, on_wait=lambda: say("waiting for another lab")):
         devstack.down(folder, delete=True)  # what a lab that was killed left behind
         say("starting three brokers of the lab's own")
-        try:
+        with put_back(remove):
             devstack.up(folder, ["kafka"], brokers=SIZE)
             brokers = Brokers(folder)
             try:
                 yield brokers
             finally:
                 brokers.thaw()
-        finally:
-            say("stopping the lab's brokers")
-            devstack.down(folder, delete=True)
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -127,10 +130,8 @@ def project_brokers(settings: Settings) -> Generator[Brokers]:
             "or leave --here out: the lab then starts three of its own",
         )
     brokers = Brokers(settings.state)
-    try:
+    with put_back(brokers.mend):
         yield brokers
-    finally:
-        brokers.mend()
 
 
 def _what_there_is(found: Sequence[str]) -> str:

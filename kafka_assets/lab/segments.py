@@ -118,7 +118,15 @@ def dump_text(files: Sequence[Path], *options: str) -> str:
         "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)),
     ]
     # fmt: on
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired as error:
+        size = sum(one.stat().st_size for one in files)
+        raise ServiceError(
+            f"Kafka's DumpLogSegments did not end within {PATIENCE:.0f} s",
+            why=f"the partition has {size:,} bytes in {len(files)} files, or the machine is very busy",
+            cure="look at a smaller partition, or at one file of this one with Kafka's own kafka-dump-log.sh",
+        ) from error
     said = done.stdout.decode("utf-8", errors="replace")
     if done.returncode != 0:
         raise ServiceError(

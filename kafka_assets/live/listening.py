@@ -12,6 +12,7 @@ from functools import partial
 
 from sqlalchemy import Engine
 
+from kafka_assets.broker.cluster import describe_cluster
 from kafka_assets.broker.commit_modes import Commit
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.consumer import Consumer
@@ -45,12 +46,14 @@ def run_listeners(
     """Run these until SIGTERM, SIGINT or `stop`, or with `idle` until none has had a record for so many seconds.
 
     What a listener's function raises, and nothing handles, ends all of them, and is raised here; each has
-    finished what it had in hand, and that record is not done. Broker and ledger are the settings', where not given.
+    finished what it had in hand, and that record is not done. Trouble that passes is waited for, but at the beginning
+    it is raised. Broker and ledger are the settings', where not given.
     """
     if not listeners:
         raise UsageError("there is no listener to run", cure="declare one with @kafka_listener, and name it here")
     connection = connection or Connection.of(load_settings())
     ledger = _ledger(engine) if any(one.commit == "ledger" for one in listeners) else None
+    describe_cluster(connection)  # a broker that is away now is an error; one that goes away later is waited for
     works = [
         partial(_listen, listener, connection, ledger, idle=idle, number=number)
         for listener in listeners

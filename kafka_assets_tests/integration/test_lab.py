@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kafka_assets import devstack
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.leadership import NOBODY, leaderships
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic, delete_topic, topic_names
+from kafka_assets.lab.brokers import Brokers
 from kafka_assets.lab.rounds import PREFIX
+from kafka_assets.lab.waiting import until
 from kafka_assets_tests.commands import Commands
 
 RECORDS = 40
-NOBODY = "127.0.0.1:1"
+NOWHERE = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -91,6 +98,49 @@ def test_a_lost_answer_doubles_without_idempotence(cluster: Commands, three_brok
         "acks=all, idempotence off": REPEATS,
         "acks=all, idempotence on": NEITHER,
     }
+
+
+def test_a_lab_that_is_terminated_puts_its_brokers_back(cluster: Commands, three_brokers: Path) -> None:
+    state = three_brokers / ".kafka_assets"
+
+    def frozen() -> bool:
+        return any(psutil.Process(one.pid).status() == psutil.STATUS_STOPPED for one in devstack.status(state))
+
+    arguments = ["lab", "replication", "leader-killed", "--here", "--yes", "--json"]
+    running = subprocess.Popen(
+        [sys.executable, "-c", "from kafka_assets.cli import main; main()", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(frozen, "a broker is frozen", every=0.02)
+    running.send_signal(signal.SIGTERM)
+    out, said = running.communicate(timeout=120)
+    assert (running.returncode, out) == (1, ""), said
+    assert "ended by SIGTERM" in said
+    assert [one.state for one in devstack.status(state)] == ["ready"] * 3
+
+
+def test_a_partition_without_a_leader_locks_nobody_out(cluster: Commands, three_brokers: Path) -> None:
+    brokers, topic = Brokers(three_brokers / ".kafka_assets"), f"{PREFIX}leaderless"
+    lives, dies, _ = brokers.nodes
+    create_topic(brokers.connection(), topic, partitions=2, replicas=[[lives], [dies]])
+    produce(brokers.connection(), topic, [Record(b"v", partition=0)])
+    try:
+        brokers.kill(dies)
+        asked = brokers.connection(lives)
+        until(lambda: leaderships(asked, [topic])[topic, 1].leader == NOBODY, "nobody leads it")
+        assert [one["offline"] for one in cluster("topics", "list", "--json").json if one["topic"] == topic] == [1]
+        found = cluster("topics", "describe", topic, "--json").json["partitions"]
+        assert [(one["leader"], one["high_watermark"]) for one in found] == [(lives, 1), (-1, None)]
+        assert "leader" in cluster("topics", "describe", topic).out
+        changes = ["--config", "segment.bytes=2000000", "--partitions", "3", "--yes"]
+        assert cluster("topics", "alter", topic, *changes, "--json").json["partitions"] == 3
+        assert "that no broker leads now" in cluster("topics", "delete", topic, code=2).err
+        cluster("topics", "delete", topic, "--yes")
+        assert topic not in topic_names(asked)
+    finally:
+        brokers.mend()
 
 
 def test_brokers_are_killed_only_with_a_yes_and_only_where_there_are_three(command: Commands) -> None:
@@ -204,9 +254,9 @@ def test_segments_are_read_with_kafkas_own_tool(
 def test_a_broker_that_is_down_is_said_in_words(
     command: Commands, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", NOBODY)
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", NOWHERE)
     said = command("lab", *arguments, "--json", code=1)
-    assert NOBODY in said.err and "kafka-assets up" in " ".join(said.err.split())
+    assert NOWHERE in said.err and "kafka-assets up" in " ".join(said.err.split())
     assert said.out == ""
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +14,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafka_assets.broker.admin import admin
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.consume import consume
 from kafka_assets.broker.produce import Record, produce, transaction
 from kafka_assets.broker.topics import create_topic
+from kafka_assets.errors import OffsetsExpired
 from kafka_assets_tests.commands import Commands
 
 _numbers = itertools.count(1)
@@ -41,7 +47,7 @@ def name() -> str:
 @pytest.fixture
 def topic(connection: Connection, name: str) -> str:
     """Two partitions: six records at times 1000 to 6000 in the first, one that is no text in the second."""
-    create_topic(connection, name, partitions=2)
+    create_topic(connection, name, partitions=2, config={"retention.ms": "-1"})  # from 1970, they would expire at once
     produce(
         connection,
         name,
@@ -55,13 +61,13 @@ def topic(connection: Connection, name: str) -> str:
 
 
 @contextmanager
-def member(broker: str, group: str, topic: str) -> Generator[Consumer]:
+def member(broker: str, group: str, topic: str, *, waits: bool = True) -> Generator[Consumer]:
     consumer = Consumer(
         {"bootstrap.servers": broker, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     )
     consumer.subscribe([topic])
     try:
-        while not consumer.assignment():
+        while waits and not consumer.assignment():
             consumer.poll(0.1)
         yield consumer
     finally:
@@ -102,13 +108,32 @@ def test_a_topic_is_made_changed_and_deleted(command: Commands, name: str) -> No
 def test_what_the_broker_cannot_do_is_said_with_its_cure(command: Commands, topic: str) -> None:
     fewer = command("topics", "alter", topic, "--partitions", "1", "--yes", code=1)
     assert "never takes one away" in fewer.err
-    wrong = command("topics", "alter", topic, "--config", "retention.ms=soon", code=1)
+    wrong = command("topics", "alter", topic, "--config", "retention.ms=soon", "--yes", code=1)
     assert "retention.ms" in wrong.err and "topics describe" in " ".join(wrong.err.split())
     unknown = command("topics", "alter", topic, "--config", "no.such.name=1", code=1)
     assert "no.such.name" in unknown.err
     many = command("topics", "create", f"{topic}-3", "--replication-factor", "3", code=1)
-    assert "replication" in many.err.lower()
+    assert "replication" in many.err.lower() and "as there are brokers" in many.err
+    unknown = command("topics", "create", f"{topic}-3", "--config", "no.such.name=1", code=1)
+    assert "no.such.name" in unknown.err and "topics describe" in " ".join(unknown.err.split())
     assert "exists with 2 partitions" in command("topics", "create", topic, "--partitions", "5", code=1).err
+
+
+def test_what_can_destroy_records_is_asked_for(command: Commands, topic: str) -> None:
+    said = command("topics", "alter", topic, "--config", "retention.ms=1", "--config", "segment.bytes=2000000", code=2)
+    assert "Set retention.ms=1 (now -1)" in said.err and "--yes" in said.err
+    assert "--yes" in command("topics", "alter", topic, "--default", "cleanup.policy", code=2).err
+    assert command("topics", "describe", topic, "--json").json["config"] == {"retention.ms": "-1"}
+    changed = command("topics", "alter", topic, "--config", "min.cleanable.dirty.ratio=0.70", "--json")
+    assert changed.json["config"] == {"min.cleanable.dirty.ratio": "0.7"}
+
+
+def test_a_change_that_is_refused_leaves_nothing_half_done(command: Commands, topic: str) -> None:
+    more, fewer = ["--partitions", "3", "--yes"], ["--partitions", "1", "--yes"]
+    command("topics", "alter", topic, "--config", "segment.bytes=soon", *more, code=1)
+    command("topics", "alter", topic, "--config", "segment.bytes=2000000", *fewer, code=1)
+    found = command("topics", "describe", topic, "--json").json
+    assert (len(found["partitions"]), found["config"]) == (2, {"retention.ms": "-1"})
 
 
 @pytest.mark.parametrize(
@@ -161,6 +186,43 @@ def test_records_are_shown_from_anywhere(command: Commands, topic: str) -> None:
     assert "no place" in command("consume", topic, "--from", "3", code=2).err
 
 
+def test_what_comes_later_is_followed(command: Commands, connection: Connection, topic: str) -> None:
+    later = threading.Timer(1.0, produce, (connection, topic, [Record(b"later", partition=1)]))
+    later.start()
+    at = ["--partition", "1", "--from", "end"]
+    assert [one["value"] for one in command("consume", topic, "--follow", "-n", "1", "--json", *at).lines] == ["later"]
+    later.join()
+
+
+def test_records_that_expire_while_they_are_read_are_said_in_words(connection: Connection, topic: str) -> None:
+    with admin(connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(topic, 0, 3)]))
+    for end in ({0: 6}, None):
+        with pytest.raises(OffsetsExpired, match="offset 0 of partition 0"):
+            list(consume(connection, topic, {0: 0}, end=end))
+
+
+def test_a_time_in_microseconds_is_shown_as_it_is(command: Commands, connection: Connection, name: str) -> None:
+    create_topic(connection, name, partitions=1, config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    produce(connection, name, [Record(b"v", partition=0, timestamp_ms=1_700_000_000_000_000)])
+    assert command("consume", name, "--timestamps").out == "1700000000000000\tv\n"
+
+
+def test_whoever_reads_the_records_may_have_enough(broker: str, topic: str, tmp_path: Path) -> None:
+    reading = subprocess.Popen(
+        [sys.executable, "-c", "from kafka_assets.cli import main; main()", "consume", topic],
+        env={**os.environ, "KAFKA_ASSETS_BOOTSTRAP_SERVERS": broker, "KAFKA_ASSETS_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert reading.stdout is not None and reading.stderr is not None
+    reading.stdout.close()
+    said = reading.stderr.read()
+    reading.stderr.close()
+    assert (reading.wait(timeout=30), said) == (0, "")
+
+
 def test_what_a_producer_aborted_is_not_shown(command: Commands, connection: Connection, topic: str) -> None:
     with transaction(connection, topic, transactional_id=topic) as writing:
         writing.produce([Record(b"never", partition=0)])
@@ -199,3 +261,23 @@ def test_a_group_is_described_reset_and_deleted(command: Commands, broker: str, 
     assert "does not exist" in command("groups", "describe", group, code=1).err
     new = command("groups", "reset", group, topic, "--to", "latest", "--yes", "--json").json
     assert [(one["before"], one["next_offset"]) for one in new] == [(None, 6), (None, 1)]
+    internal = {one["topic"] for one in command("topics", "list", "--internal", "--json").json}
+    assert "__consumer_offsets" in internal - {one["topic"] for one in command("topics", "list", "--json").json}
+
+
+def test_members_are_told_apart_and_seen_without_partitions(command: Commands, broker: str, name: str) -> None:
+    create_topic(Connection(broker), name, partitions=1)
+    with member(broker, name, name) as one, member(broker, name, name, waits=False) as other:
+        while True:
+            one.poll(0.1)
+            other.poll(0.1)
+            found = command("groups", "describe", name, "--json").json
+            if found["members"] == 2 and found["offsets"]:
+                break
+        shown = command("groups", "describe", name).out
+    assert {one["client_id"] for one in found["consumers"]} == {"rdkafka"}
+    assert sorted(one["partitions"] for one in found["consumers"]) == [0, 1]
+    assert all(one["host"] for one in found["consumers"])
+    [holder] = [one["member_id"] for one in found["consumers"] if one["partitions"]]
+    assert [(one["member"], one["member_id"]) for one in found["offsets"]] == [("rdkafka", holder)]
+    assert "2 members" in shown and "host" in shown

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, text
 
 from kafka_assets.audit.taking_over import Columns, origins, sql_offsets, table_offsets
 from kafka_assets.broker.offsets import PartitionOffsets
-from kafka_assets.cli.asking import milliseconds
+from kafka_assets.cli.asking import milliseconds, shown_time
 from kafka_assets.errors import KafkaAssetsError, SettingsError, UsageError
 from kafka_assets.ledger.claims import record_failure
 from kafka_assets.ledger.engine import write
@@ -133,6 +133,7 @@ def test_skip_asks_first_and_nobody_is_no_yes(command: Commands, history: Engine
         (["skip", "orders", "orders:0:0-10", "--reason", "r", "--yes"], "has committed it"),
         (["skip", "orders", "orders:0:99-100", "--reason", "r", "--yes"], "has no slice orders:0:99-100"),
         (["skip", "orders", "nonsense", "--reason", "r", "--yes"], "is not the key of a slice"),
+        (["skip", "orders", f"orders:0:0-{10**30}", "--reason", "r"], "is not the key of a slice"),
         (["skip", "orders", "orders:0:10-20", "--yes"], "a skip needs its reason"),
         (["skip", "orders", "--reason", "r", "--yes"], "say which slices"),
         (["skip", "orders", "--from", "3", "--reason", "r"], "offsets are of one partition"),
@@ -141,7 +142,10 @@ def test_skip_asks_first_and_nobody_is_no_yes(command: Commands, history: Engine
         (["skip", "orders", "--partition", "7", "--from", "2", "--reason", "r"], "no partition 7"),
         (["skip", "nobody", "k", "--reason", "r"], "there is no stream 'nobody'"),
         (["skip", "orders", "--since", "soon", "--reason", "r"], "'soon' is no time"),
+        (["skip", "orders", "--partition", "0", "--from", "1" + "0" * 30, "--reason", "r"], "less than or equal to"),
+        (["quarantine", "show", "orders", "--offset", "1" + "0" * 30], "less than or equal to"),
         (["replay", "orders"], "say which slices"),
+        (["replay", "orders", "orders:0:0-10", "--failed"], "in one way at a time"),
         (["replay", "orders", "--partition", "0", "--from", "90"], "no slice is in that range"),
         (["replay", "nobody", "k"], "there is no stream 'nobody'"),
         (["lag", "nobody"], "there is no stream 'nobody'"),
@@ -151,6 +155,8 @@ def test_skip_asks_first_and_nobody_is_no_yes(command: Commands, history: Engine
         (["quarantine", "show", "nobody"], "there is no stream 'nobody'"),
         (["import-offsets", "orders", "--group", "g"], "--means"),
         (["import-offsets", "orders", "--means", "next"], "say where the offsets are"),
+        (["import-offsets", "orders", "--means", "next", "--table", "t", "--topic", "odd"], "does not read 'odd'"),
+        (["plan", "nobody"], "there is no stream 'nobody'"),
         (["import-offsets", "nobody", "--means", "next", "--group", "g"], "there is no stream 'nobody'"),
         (["topics", "create", "t", "--config", "nonsense"], "no name=value"),
         (["topics", "alter", "t"], "nothing is to be changed"),
@@ -165,7 +171,8 @@ def test_a_wrong_word_is_said_in_words(command: Commands, history: Engine, argum
     assert answer.out == "" or refused
 
 
-@pytest.mark.slow  # each waits two seconds for somebody to answer
+@pytest.mark.slow  # each waits for somebody to answer
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["table", "json"])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -186,18 +193,46 @@ def test_a_wrong_word_is_said_in_words(command: Commands, history: Engine, argum
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_a_broker_that_is_down_is_said_in_words(command: Commands, history: Engine, arguments: list[str]) -> None:
-    said = command(*arguments, code=1)
+def test_a_broker_that_is_down_is_said_in_words(
+    command: Commands, history: Engine, arguments: list[str], as_json: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_assets.broker.admin.ALL_DOWN_GRACE", 0.2)
+    said = command(*arguments, *as_json, code=1)
     assert NOWHERE in said.err and "kafka-assets up" in " ".join(said.err.split())
     assert said.out == ""
     assert whole(history)
+
+
+@pytest.mark.slow
+def test_replay_names_what_of_a_range_does_not_land_again(command: Commands, history: Engine) -> None:
+    command("skip", "orders", "orders:0:10-20", "--reason", "bad batch", "--yes")
+    said = command("replay", "orders", "--partition", "0", "--from", "12", "--to", "15", code=2)
+    assert "left alone: orders:0:10-20 · it is skipped: bad batch" in said.err
+    said = command("replay", "orders", "--partition", "0", "--from", "0", "--to", "15", "--yes", code=1)  # no broker
+    assert "left alone: orders:0:10-20 · it is skipped: bad batch" in said.err
 
 
 def test_times_are_utc_unless_they_say_otherwise() -> None:
     assert milliseconds("1970-01-01T00:01") == 60_000
     assert milliseconds("1970-01-01T02:01+02:00") == 60_000
     assert milliseconds("60000") == 60_000
+    assert milliseconds("1970-01-01T00:00:01.001") == 1001  # which no float has exactly
     assert milliseconds(None) is None
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999", "1" + "0" * 25, "-1", "soon"])
+def test_a_time_that_no_record_has_is_refused(text: str) -> None:
+    """The first would become -1, which is librdkafka's word for the end."""
+    with pytest.raises(UsageError, match="is no time"):
+        milliseconds(text)
+
+
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [(1000, "1970-01-01T00:00:01.000+00:00"), (-1, ""), (1_700_000_000_000_000, "1700000000000000")],
+)
+def test_a_time_in_another_unit_is_shown_as_it_is(time: int, shown: str) -> None:
+    assert shown_time(time) == shown
 
 
 THERE = {0: PartitionOffsets(5, 90, 100), 1: PartitionOffsets(0, 50, 50)}
@@ -259,6 +294,8 @@ def test_an_offset_table_is_read_by_the_names_of_its_columns(engine: Engine) -> 
         lambda engine: sql_offsets(engine, "select 1"),
         lambda engine: sql_offsets(engine, "select 'a', 'b'"),
         lambda engine: sql_offsets(engine, "nonsense"),
+        lambda engine: sql_offsets(engine, "create table made (id integer)"),
+        lambda engine: sql_offsets(engine, "select part, upto from done where what = :name"),
     ],
 )
 def test_a_table_that_is_none_is_said_in_words(engine: Engine, wrong) -> None:
