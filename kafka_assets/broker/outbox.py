@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from kafka_assets.broker.admin import LOGGER, Watch, create, kafka_error
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.deliveries import Callback, Deliveries, Outgoing
+from kafka_assets.broker.preparation import Written
 from kafka_assets.broker.refusals import finished, is_final, record_error, said
 from kafka_assets.errors import ProducerFinished, QueueFull
 
@@ -46,9 +47,8 @@ class Outbox:
     def put(
         self,
         record: Outgoing,
+        written: Written,
         *,
-        key: bytes | None,
-        value: bytes | None,
         partition: int,
         callback: Callback | None,
         patience: float,
@@ -60,11 +60,11 @@ class Outbox:
             try:
                 self.client.produce(
                     record.topic,
-                    value=value,
-                    key=key,
+                    value=written.value,
+                    key=written.key,
                     partition=partition,
                     timestamp=record.timestamp_ms or 0,
-                    headers=cast(Any, list(record.headers)) or None,
+                    headers=cast(Any, written.headers) or None,
                     on_delivery=on_delivery,
                 )
                 return

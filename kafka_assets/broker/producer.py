@@ -122,23 +122,21 @@ class Producer:
         not there, a value that cannot be written, a full queue (after `max_block` seconds).
         """
         self._must_take()
-        record, key_bytes, value_bytes = self._preparation.prepare(
+        record, written = self._preparation.prepare(
             Outgoing(topic, value, key, as_pairs(headers), milliseconds(timestamp), partition)
         )
-        put = partial(
-            self._outbox.put, key=key_bytes, value=value_bytes, callback=on_delivery, patience=self._max_block
-        )
+        put = partial(self._outbox.put, record, written, callback=on_delivery, patience=self._max_block)
         with self._lock:
-            place = self._preparation.place(record, key_bytes, value_bytes, counts=self._counts)
+            place = self._preparation.place(record, written, counts=self._counts)
             self._transactions.count()
             if self._guard is not None:
                 self._guard.before((record.topic, place))
                 try:
-                    return put(record, partition=place)
+                    return put(partition=place)
                 except ProducerFinished:
                     self._guard.check()  # a record before this one has failed: that is what is to be told
                     raise
-        put(record, partition=place)
+        put(partition=place)
         self._outbox.serve(0)
         return None
 
