@@ -41,11 +41,11 @@ def configured(
 
 
 def _given(timeout: float) -> float:
-    if not 0 < timeout <= LONGEST:  # so neither is not-a-number
+    if not 0.001 <= timeout <= LONGEST:  # so neither is not-a-number
         raise UsageError(
             f"a record cannot be given {timeout:g} seconds",
             why="each record's time is bounded, so that each is heard of",
-            cure=f"give more than 0, and at most {LONGEST:.0f}",
+            cure=f"give at least 0.001, and at most {LONGEST:.0f}",
         )
     return timeout
 
@@ -60,6 +60,6 @@ def _set(name: str, milliseconds: str) -> float:
         raise SettingsError(
             f"the Kafka property {name!r} cannot be {milliseconds!r} for a producer",
             why="each record's time is bounded, so that each is heard of",
-            cure=f"give whole milliseconds, from 1 to {LONGEST * 1000:.0f}, or leave it out for {DELIVERY_TIMEOUT:g} seconds",
+            cure=f"give whole milliseconds, from 1 to {LONGEST * 1000:.0f}, or leave it out: {DELIVERY_TIMEOUT:g} s",
         )
     return seconds
