@@ -5,8 +5,8 @@ from __future__ import annotations
 import reprlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -97,6 +97,11 @@ class Deliveries:
         self.progress_at = time.monotonic()
         self.collecting = False
         """While it closes or has stopped, every failure is kept, even one that a listener was told."""
+        self.holding = False
+        """Whether what a callback raises is kept, the first of it, so that it ends no waiting for other answers."""
+        self.raised: Exception | None = None
+        self.passing: Exception | None = None
+        """What a callback raised last, on its way through librdkafka to the caller."""
         self._interceptors = interceptors
         self._on_success = on_success
         self._on_error = on_error
@@ -130,7 +135,32 @@ class Deliveries:
             outcome = Failure(record, record_error(self.connection, record.topic, error), in_doubt(error))
             if self.collecting or (callback is None and self._on_error is None):
                 self._untold.append((number, outcome))
-        self._tell(outcome, callback)
+        self.heed(self._tell, outcome, callback)
+
+    def heed(self, told: Callable[..., None], *arguments: Any) -> None:
+        """Call what is the user's own; it runs within librdkafka, which hands over nothing more once it has raised."""
+        try:
+            told(*arguments)
+        except Exception as raised:
+            if not self.holding:
+                self.passing = raised
+                raise
+            self.raised = self.raised or raised
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """What callbacks raise in the block is raised at its end."""
+        if self.holding:
+            yield
+            return
+        self.holding = True
+        try:
+            yield
+        finally:
+            self.holding = False
+        raised, self.raised = self.raised, None
+        if raised is not None:
+            raise raised
 
     def _tell(self, outcome: Outcome, callback: Callback | None) -> None:
         listener = self._on_success if isinstance(outcome, Delivery) else self._on_error

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
+
+import msgspec
 
 from kafka_assets.errors import RecordRefused
 
@@ -30,10 +32,17 @@ Line = tuple[bytes, str, int]
 Reading = Callable[[bytes, str], Parts]
 """Reads one line, without its end; the string says where it stands, for errors."""
 
+_RAW_OBJECT = dict[str, msgspec.Raw]
+_RAW_PAIRS = list[tuple[str, msgspec.Raw]]
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object's pairs as they stand there: in a dict, one of two with the same name would vanish."""
+
 
 def plain(separator: str | None) -> Reading:
     """The line is the value; with a separator, what stands before its first occurrence is the key."""
-    between = None if separator is None else separator.encode("utf-8")
+    between = None if separator is None else separator.encode("utf-8", "surrogateescape")
 
     def read(line: bytes, where: str) -> Parts:
         if between is None:
@@ -53,56 +62,69 @@ def plain(separator: str | None) -> Reading:
 def json_line(line: bytes, where: str) -> Parts:
     """`{"value": …, "key": …, "headers": {…}, "timestamp": ms, "partition": n}`; each part may be left out.
 
-    A string is written as its UTF-8, null is none, `{"base64": "…"}` is bytes, anything else is written as JSON.
+    A string is written as its UTF-8, null is none, `{"base64": "…"}` is bytes; anything else is written as the
+    JSON that stands there, byte for byte: read and written again, numbers would lose digits and objects names.
     """
     try:
-        found: Any = json.loads(line, parse_constant=_no_constant)
+        text = line.decode("utf-8-sig")
+        found: Any = json.loads(text, object_pairs_hook=_Object, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise _wrong(where, str(error)) from error
-    if not isinstance(found, dict):
+    if not isinstance(found, _Object):
         raise _wrong(where, "it is no JSON object")
-    parts = cast("dict[str, Any]", found)
+    parts = _once(found, where)
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         raise _wrong(where, f"{', '.join(map(repr, unknown))}: a record has only {', '.join(PARTS)}")
+    try:
+        raw = msgspec.json.decode(text, type=_RAW_OBJECT)
+    except (msgspec.DecodeError, RecursionError) as error:  # what Python reads and this does not is half a pair
+        raise _wrong(where, f"surrogates not allowed alone ({error})") from error
     return Parts(
-        value=_bytes(parts.get("value"), where),
-        key=_bytes(parts.get("key"), where),
-        headers=_headers(parts.get("headers"), where),
+        value=_bytes(parts.get("value"), raw.get("value"), where),
+        key=_bytes(parts.get("key"), raw.get("key"), where),
+        headers=_headers(parts.get("headers"), raw.get("headers"), where),
         timestamp_ms=_whole(parts.get("timestamp"), "timestamp", where),
         partition=_whole(parts.get("partition"), "partition", where),
     )
 
 
-def _bytes(given: Any, where: str) -> bytes | None:
-    if given is None:
+def _once(found: _Object, where: str) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
+    for name, part in found:
+        if name in parts:
+            raise _wrong(where, f"{name!r} comes twice; where headers have one name, give them as [[name, value], …]")
+        parts[name] = part
+    return parts
+
+
+def _bytes(given: Any, raw: msgspec.Raw | None, where: str) -> bytes | None:
+    if given is None or raw is None:
         return None
     if isinstance(given, str):
+        return given.encode("utf-8")
+    if isinstance(given, _Object) and len(given) == 1 and given[0][0] == "base64":
         try:
-            return given.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise _wrong(where, str(error)) from error
-    if isinstance(given, dict) and set(cast("dict[str, Any]", given)) == {"base64"}:
-        try:
-            return base64.b64decode(cast("dict[str, Any]", given)["base64"], validate=True)
+            return base64.b64decode(given[0][1], validate=True)
         except (ValueError, TypeError) as error:
             raise _wrong(where, f"base64: {error}") from error
-    return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    return bytes(raw)
 
 
-def _headers(given: Any, where: str) -> tuple[tuple[str, bytes | None], ...]:
+def _headers(given: Any, raw: msgspec.Raw | None, where: str) -> tuple[tuple[str, bytes | None], ...]:
     """An object, or a list of pairs where a name comes twice or the order counts."""
-    if given is None:
+    if given is None or raw is None:
         return ()
-    pairs: list[Any] = (
-        list(cast("Mapping[str, Any]", given).items()) if isinstance(given, Mapping) else cast("list[Any]", given)
-    )
-    headers: list[tuple[str, bytes | None]] = []
-    for pair in pairs if isinstance(pairs, list) else [None]:  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not isinstance(pair, list | tuple) or len(cast("list[Any]", pair)) != 2 or not isinstance(pair[0], str):
-            raise _wrong(where, "headers is an object, or a list of [name, value]")
-        headers.append((pair[0], _bytes(pair[1], where)))
-    return tuple(headers)
+    try:
+        if isinstance(given, _Object):
+            pairs = list(_once(given, where).items())
+            raws = list(msgspec.json.decode(raw, type=_RAW_OBJECT).values())
+        else:
+            pairs = cast("list[tuple[str, Any]]", given)
+            raws = [value for _, value in msgspec.json.decode(raw, type=_RAW_PAIRS)]
+    except msgspec.ValidationError as error:
+        raise _wrong(where, f"headers is an object, or a list of [name, value]: {error}") from error
+    return tuple((name, _bytes(value, its, where)) for (name, value), its in zip(pairs, raws, strict=True))
 
 
 def _whole(given: Any, name: str, where: str) -> int | None:

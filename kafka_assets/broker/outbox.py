@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from confluent_kafka import KafkaException, Producer
@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from kafka_assets.broker.admin import LOGGER, Watch, create, kafka_error
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.deliveries import Callback, Deliveries, Outgoing
+from kafka_assets.broker.preparation import Written
 from kafka_assets.broker.refusals import finished, is_final, record_error, said
 from kafka_assets.errors import ProducerFinished, QueueFull
 
@@ -36,7 +37,7 @@ class Outbox:
         self.finished: ProducerFinished | None = None
         settled = cast("dict[str, Any]", {**config, "error_cb": self.watch.hear})
         if on_statistics is not None:
-            settled["stats_cb"] = on_statistics
+            settled["stats_cb"] = partial(deliveries.heed, on_statistics)
         self.client = create(lambda: Producer(settled, logger=LOGGER))
 
     def __len__(self) -> int:
@@ -46,9 +47,8 @@ class Outbox:
     def put(
         self,
         record: Outgoing,
+        written: Written,
         *,
-        key: bytes | None,
-        value: bytes | None,
         partition: int,
         callback: Callback | None,
         patience: float,
@@ -60,11 +60,11 @@ class Outbox:
             try:
                 self.client.produce(
                     record.topic,
-                    value=value,
-                    key=key,
+                    value=written.value,
+                    key=written.key,
                     partition=partition,
                     timestamp=record.timestamp_ms or 0,
-                    headers=cast(Any, list(record.headers)) or None,
+                    headers=cast(Any, written.headers) or None,
                     on_delivery=on_delivery,
                 )
                 return
@@ -110,8 +110,12 @@ class Outbox:
         return len(self.client)
 
     def _ask(self, serve: Callable[[float], int], seconds: float) -> None:
+        self.deliveries.passing = None
         try:
             serve(seconds)
+        except SystemError as lost:
+            # What is raised while it serves, Ctrl-C above all, the client sometimes forgets on its way back.
+            raise self.deliveries.passing or KeyboardInterrupt() from lost
         except KafkaException as raised:
             error = kafka_error(raised)
             if not is_final(error):
@@ -126,21 +130,4 @@ class Outbox:
             why=f"{len(self.client)} records wait for the broker at {self.connection.bootstrap_servers}{heard}",
             cure="send the same record again later; look at the broker; "
             "raise max_block, or queue.buffering.max.messages and .max.kbytes",
-        )
-
-
-def left_behind(outbox: Outbox, *, wait: float) -> None:
-    """What is done for a producer that nobody closed: what can be sent is sent, and the rest is named in the log."""
-    failures: Sequence[Any] = ()
-    outbox.deliveries.collecting = True
-    if outbox.drain(time.monotonic() + wait):
-        outbox.give_up()
-    failures = outbox.deliveries.take_untold()
-    if failures:
-        first = failures[0]
-        logging.getLogger("kafka_assets.producer").error(
-            "a producer was never closed, and %d of its records were not delivered; the first is %r: %s",
-            len(failures),
-            first.record,
-            first.error,
         )

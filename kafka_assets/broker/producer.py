@@ -14,18 +14,19 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from kafka_assets.broker.closing import end, left_behind
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.deliveries import KEEP, Callback, Deliveries, Delivery, Failure, Interceptor, Outcome, Outgoing
 from kafka_assets.broker.in_order import CONFIG as IN_ORDER
 from kafka_assets.broker.in_order import InOrder, undelivered
-from kafka_assets.broker.outbox import Outbox, left_behind
+from kafka_assets.broker.outbox import Outbox
 from kafka_assets.broker.partition_counts import PartitionCounts
 from kafka_assets.broker.partitioners import ByKey, Partitioner, by_key, partitioner_named
 from kafka_assets.broker.preparation import Headers, Preparation, as_pairs, milliseconds
 from kafka_assets.broker.producer_config import Compression, configured
 from kafka_assets.broker.serializers import Serializer, serializer_named
 from kafka_assets.broker.transactions import Transactions
-from kafka_assets.errors import KafkaAssetsError, ProducerFinished, TransactionMustAbort, Undelivered, UsageError
+from kafka_assets.errors import KafkaAssetsError, ProducerFinished, UsageError
 
 LEFT_BEHIND = 5.0
 """Seconds that a producer which nobody closed may take to send what it holds, when it is forgotten."""
@@ -122,23 +123,21 @@ class Producer:
         not there, a value that cannot be written, a full queue (after `max_block` seconds).
         """
         self._must_take()
-        record, key_bytes, value_bytes = self._preparation.prepare(
+        record, written = self._preparation.prepare(
             Outgoing(topic, value, key, as_pairs(headers), milliseconds(timestamp), partition)
         )
-        put = partial(
-            self._outbox.put, key=key_bytes, value=value_bytes, callback=on_delivery, patience=self._max_block
-        )
+        put = partial(self._outbox.put, record, written, callback=on_delivery, patience=self._max_block)
         with self._lock:
-            place = self._preparation.place(record, key_bytes, value_bytes, counts=self._counts)
+            place = self._preparation.place(record, written, counts=self._counts)
             self._transactions.count()
             if self._guard is not None:
                 self._guard.before((record.topic, place))
                 try:
-                    return put(record, partition=place)
+                    return put(partition=place)
                 except ProducerFinished:
                     self._guard.check()  # a record before this one has failed: that is what is to be told
                     raise
-        put(record, partition=place)
+        put(partition=place)
         self._outbox.serve(0)
         return None
 
@@ -204,10 +203,12 @@ class Producer:
 
     def abort(self) -> None:
         """End the transaction without its records."""
-        self._transactions.abort()
-        if self._transactions.spoiled:
-            self._finalizer.detach()
-            self._open_outbox()
+        try:
+            self._transactions.abort()
+        finally:  # also where a callback has raised
+            if self._transactions.spoiled and not self._transactions.open:
+                self._finalizer.detach()
+                self._open_outbox()
 
     @contextmanager
     def transaction(self) -> Generator[None]:
@@ -238,16 +239,21 @@ class Producer:
         """Deliver what waits, at most so long, then give up: Undelivered holds each record that was not acknowledged.
 
         Without a timeout it ends by itself, since each record's time is bounded. An open transaction is
-        aborted, and TransactionMustAbort says how many records that took along.
+        aborted, and TransactionMustAbort says how many records that took along. What a callback raises, or
+        Ctrl-C (which gives up at once), comes out after each record was told of, with Undelivered as its cause.
         """
         if self._closed:
             return
         self._closed = True
-        self._finalizer.detach()
         with ExitStack() as closing:
             for interceptor in reversed(self._interceptors):
                 closing.callback(interceptor.close)
-            self._end(None if timeout is None else time.monotonic() + timeout)
+            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                end(self._outbox, self._transactions, guard=self._guard, deadline=deadline)
+            finally:
+                if not len(self._outbox) and not self._deliveries.untold:  # else, interrupted twice, the log names it
+                    self._finalizer.detach()
 
     def __enter__(self) -> Producer:
         return self
@@ -257,7 +263,7 @@ class Producer:
     ) -> None:
         try:
             self.close()
-        except (Undelivered, TransactionMustAbort, ProducerFinished) as late:
+        except KafkaAssetsError as late:
             if error is None:
                 raise
             error.add_note(f"and closing the producer: {late}")
@@ -278,21 +284,6 @@ class Producer:
             raise self._outbox.finished
         elif self._deliveries.untold >= KEEP:
             self._report()
-
-    def _end(self, deadline: float | None) -> None:
-        lost = self._transactions.records if self._transactions.open else 0
-        if lost and self._outbox.finished is None:
-            self._transactions.abort()
-            raise TransactionMustAbort(
-                f"the producer was closed with an open transaction of {lost} records, which was aborted",
-                cure="commit or abort before closing; send its records again",
-            )
-        if self._guard is not None and self._guard.stopped is None:
-            self._guard.wait(deadline)
-        self._deliveries.collecting = True
-        if self._outbox.drain(deadline):
-            self._outbox.give_up()
-        self._report()
 
     def _report(self) -> None:
         failures = self._deliveries.take_untold()

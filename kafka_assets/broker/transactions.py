@@ -25,9 +25,17 @@ class Transactions:
         self.open = False
         self.records = 0
         """Sent in the open transaction."""
+        self.offsets = False
+        """Whether a group's offsets are part of it."""
         self.spoiled = False
         """A record of it failed: its sequence number is skipped, and librdkafka's next transaction fails for that."""
         self._failed_before = 0
+
+    @property
+    def held(self) -> str:
+        """What is in the open transaction, in words; nothing is an empty text."""
+        records = [f"{self.records} records"] if self.records else []
+        return " and ".join(records + ["the offsets of a group"] * self.offsets)
 
     def count(self) -> None:
         """A record is about to be sent: a transactional producer needs an open transaction for it."""
@@ -50,10 +58,10 @@ class Transactions:
             raise UsageError("a transaction is open already", cure="commit or abort it first")
         client = self._outbox.client
         if not self._ready:
-            self._ask("begin", client.init_transactions, longest=TIMEOUT)
+            self._ask("begin", client.init_transactions, deadline=time.monotonic() + TIMEOUT)
             self._ready = True
         self._ask("begin", lambda _: client.begin_transaction())
-        self.open, self.records = True, 0
+        self.open, self.records, self.offsets = True, 0, False
         self._failed_before = self._outbox.deliveries.failed
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], int], consumer: Consumer) -> None:
@@ -62,35 +70,39 @@ class Transactions:
         places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
         member = consumer.consumer_group_metadata()
         send = self._outbox.client.send_offsets_to_transaction
+        self.offsets = True
         self._ask("take the offsets", lambda seconds: send(places, member, seconds))
 
     def commit(self) -> None:
         """Wait for each record and commit. DeliveryFailed: call it again. TransactionMustAbort: abort."""
         self._must_be_open("commit")
+        deadline = time.monotonic() + self._timeout
+        self._outbox.drain(deadline)  # a callback that raises does so before anything is committed
         try:
-            self._ask("commit", self._outbox.client.commit_transaction)
+            self._ask("commit", self._outbox.client.commit_transaction, deadline=deadline)
         except TransactionMustAbort:
             self.spoiled = True
             raise
         self.open = False
 
-    def abort(self) -> None:
+    def abort(self, deadline: float | None = None) -> None:
         """Give the records up: no read_committed reader ever sees one of them."""
         self._must_be_open("abort")
         deliveries = self._outbox.deliveries
-        self._outbox.serve(0)
-        self.spoiled = self.spoiled or deliveries.failed > self._failed_before
-        self._ask("abort", self._outbox.client.abort_transaction)
-        self._outbox.serve(0)
-        deliveries.take_untold()  # given up by the caller's own word
-        self.open = False
+        with deliveries.held():
+            self._outbox.serve(0)
+            self.spoiled = self.spoiled or deliveries.failed > self._failed_before
+            self._ask("abort", self._outbox.client.abort_transaction, deadline=deadline)
+            self._outbox.serve(0)
+            deliveries.take_untold()  # given up by the caller's own word
+            self.open = False
 
     def _must_be_open(self, what: str) -> None:
         if not self.open:
             raise UsageError(f"there is no open transaction to {what}", cure="end each transaction once")
 
-    def _ask(self, what: str, call: Callable[[float], Any], *, longest: float | None = None) -> None:
-        deadline = time.monotonic() + (longest or self._timeout)
+    def _ask(self, what: str, call: Callable[[float], Any], *, deadline: float | None = None) -> None:
+        deadline = time.monotonic() + self._timeout if deadline is None else deadline
         while True:
             left = deadline - time.monotonic()
             try:

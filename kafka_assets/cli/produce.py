@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -53,14 +55,20 @@ def produce(
         bool, typer.Option("--json", help="Print a summary as JSON, and nothing else on stdout.")
     ] = False,
 ) -> None:
-    """Produce lines to a topic, and wait until each is acknowledged; exit with 1 if one is not."""
+    """Produce lines to a topic, and wait until each is acknowledged; exit with 1 if one is not.
+
+    Ctrl-C and SIGTERM end the reading, and what was read is still delivered; a second Ctrl-C gives that up.
+    """
     from kafka_assets.broker.connection import Connection
     from kafka_assets.broker.lines import json_line, plain
     from kafka_assets.broker.producer import Producer
     from kafka_assets.broker.sending import Sent, send_lines
+    from kafka_assets.broker.stopping import until_signalled
 
     if format_ == "json" and key_separator is not None:
         raise UsageError("--key-separator is for lines", cure="with --format json, give each line its key")
+    if key_separator == "":
+        raise UsageError("--key-separator is empty", cure="give what stands between key and value, or leave it out")
     reading = json_line if format_ == "json" else plain(key_separator and key_separator.replace("\\t", "\t"))
     paths = files or [STDIN]
     size = _size(paths)
@@ -74,21 +82,34 @@ def produce(
         stop_on_first_error=stop_on_first_error,
         delivery_timeout=timeout,
     )
-    sent, began, trouble = Sent(topic), time.monotonic(), None
-    with _progress(sent, size) as shown:
+    sent, began, trouble, code = Sent(topic), time.monotonic(), None, 1
+    with _progress(sent, size) as shown, until_signalled() as until:
         try:
-            send_lines(producer, sent, shown(_lines(paths)), reading, partition=partition)
+            send_lines(producer, sent, shown(until(_lines(paths))), reading, partition=partition)
         except UsageError:
             raise
         except KafkaAssetsError as error:
             trouble = error
+        except KeyboardInterrupt as stopped:
+            number = getattr(stopped, "number", signal.SIGINT)
+            trouble, code = _stopped(sent, number), 128 + number
     sent.seconds = round(time.monotonic() - began, 3)
     _print(sent, as_json=as_json)
     if trouble is None and sent.failed:
         trouble = _undelivered(sent)
     if trouble is not None:
         report(trouble)
-        raise typer.Exit(1)
+        raise typer.Exit(code)
+
+
+def _stopped(sent: Sent, number: signal.Signals) -> KafkaAssetsError:
+    left = f"{sent.failed:,} of these were not delivered" if sent.failed else "none of these has failed"
+    return Permanent(
+        f"stopped by {number.name} after {sent.read:,} lines",
+        why=left if sent.committed is None else "its transaction was not committed",
+        cure=f"{_undelivered(sent).cure}; " * bool(sent.failed)
+        + ("go on with the next line" if sent.committed is None else "send all lines again"),
+    )
 
 
 def _undelivered(sent: Sent) -> KafkaAssetsError:
@@ -118,6 +139,8 @@ def _size(paths: Sequence[str]) -> int | None:
     for path in paths:
         if path != STDIN and not Path(path).is_file() and not Path(path).is_fifo():
             raise UsageError(f"there is no file {path!r}", cure="name files with one record a line, or - for stdin")
+        if path != STDIN and not os.access(path, os.R_OK):
+            raise UsageError(f"the file {path!r} cannot be read", cure="allow this user to read it")
     if all(path != STDIN and Path(path).is_file() for path in paths):
         return sum(Path(path).stat().st_size for path in paths)
     return None
@@ -125,11 +148,18 @@ def _size(paths: Sequence[str]) -> int | None:
 
 def _lines(paths: Sequence[str]) -> Iterator[Line]:
     for path in paths:
-        if path == STDIN:
-            yield from _read(sys.stdin.buffer, "stdin")
-        else:
-            with Path(path).open("rb") as file:
-                yield from _read(file, path)
+        try:
+            if path == STDIN:
+                yield from _read(sys.stdin.buffer, "stdin")
+            else:
+                with Path(path).open("rb") as file:
+                    yield from _read(file, path)
+        except OSError as error:
+            raise Permanent(
+                f"{path!r} cannot be read on",
+                why=str(error),
+                cure="what was read before is as the summary says: make the rest readable, and send that",
+            ) from error
 
 
 def _read(file: BinaryIO, name: str) -> Iterator[Line]:
@@ -151,14 +181,22 @@ class _Shown:
         self._at, self._bytes = 0.0, 0
 
     def __call__(self, lines: Iterator[Line]) -> Iterator[Line]:
-        for line in lines:
-            self._bytes += len(line[0]) + 1
-            if time.monotonic() - self._at > SHOW_EVERY:
-                self._at = time.monotonic()
-                said = f"{self._sent.read:,} lines"
-                self.bar.update(self._task, completed=self._bytes, said=said)
-            yield line
-        self.bar.update(self._task, completed=self._bytes, said=f"{self._sent.read:,} lines read, waiting for answers")
+        try:
+            for line in lines:
+                self._bytes += len(line[0]) + 1
+                if time.monotonic() - self._at > SHOW_EVERY:
+                    self._at = time.monotonic()
+                    said = f"{self._sent.read:,} lines"
+                    self.bar.update(self._task, completed=self._bytes, said=said)
+                yield line
+        except KeyboardInterrupt:
+            self._wait("; Ctrl-C again to give up")
+            raise
+        self._wait()
+
+    def _wait(self, more: str = "") -> None:
+        said = f"{self._sent.read:,} lines read, waiting for answers{more}"
+        self.bar.update(self._task, completed=self._bytes, said=said)
 
 
 @contextmanager

@@ -17,14 +17,15 @@ from kafka_assets.broker.admin import admin
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.read import read_range
 from kafka_assets.broker.ready import answering_brokers
 from kafka_assets.broker.spark_options import jaas_quoted, spark_options
-from kafka_assets.broker.topics import create_topic
+from kafka_assets.broker.topics import create_topic, topic_names
 from kafka_assets.devstack import artifacts, fetch
 from kafka_assets.devstack.java import find_java
 from kafka_assets.devstack.ports import choose
-from kafka_assets.errors import BrokerRefused, BrokerUnavailable, SettingsError
+from kafka_assets.errors import BrokerRefused, BrokerUnavailable, SettingsError, TopicMissing
 from kafka_assets_tests import freezing
 from kafka_assets_tests.certificates import Authority
 
@@ -164,6 +165,14 @@ def add_user(connection: Connection) -> None:
         ]
         for one in wanted:
             asking.answers(asking.client.alter_user_scram_credentials([one]))
+
+
+def test_a_wrong_topic_name_is_missing_also_where_the_broker_creates_what_it_is_asked_for(
+    secured: SecuredBroker,
+) -> None:
+    with Producer(secured.at("plain")) as producer, pytest.raises(TopicMissing):
+        producer.send("misspelt", b"1")
+    assert "misspelt" not in topic_names(secured.at("plain"))
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,13 @@ def stored(broker: str, topic: str) -> list[StoredRecord]:
     ]
 
 
+def ends(broker: str, topic: str) -> int:
+    """How many records the partitions have, committed or not."""
+    found = observe(Connection(broker), [topic])[topic]
+    assert isinstance(found, TopicOffsets)
+    return sum(one.high_watermark for one in found.partitions.values())
+
+
 def test_the_lines_of_files_and_of_stdin_are_the_values(
     broker: str, topic: str, tmp_path: Path, produce: Command
 ) -> None:
@@ -111,7 +120,7 @@ def test_json_lines_say_key_headers_timestamp_and_partition(broker: str, topic: 
     stdin = "\n".join(json.dumps(line) for line in lines).encode()
     assert produce(topic, "--format", "json", "--partition", "0", stdin=stdin) == 0
     elsewhere, full, tombstone = stored(broker, topic)
-    assert (full.partition, full.key, full.value, full.headers) == (2, b"k", b'{"id":1}', (("h", b"1"),))
+    assert (full.partition, full.key, full.value, full.headers) == (2, b"k", b'{"id": 1}', (("h", b"1"),))
     assert full.timestamp_ms == 1_700_000_000_123
     assert (tombstone.key, tombstone.value) == (b"k", None)
     assert (elsewhere.partition, elsewhere.value) == (0, b"elsewhere")
@@ -168,6 +177,62 @@ def test_a_transaction_makes_all_lines_visible_or_none(broker: str, topic: str, 
     assert produce(topic, *lines, stdin=b'{"value": 1}\n{"value": 2}\n') == 0
     assert (produce.json["committed"], produce.json["delivered"]) == (True, 2)
     assert sorted(one.value or b"" for one in stored(broker, topic)) == [b"1", b"2"]
+
+
+def test_no_line_ends_the_others_with_a_traceback(broker: str, topic: str, produce: Command) -> None:
+    bad = [
+        b'{"headers": {"\\ud800": "x"}}',
+        b'{"headers": {"a\\u0000b": "x"}}',
+        b'{"value": {"a": "\\ud800"}}',
+        b'{"timestamp": 1' + b"0" * 30 + b"}",
+        b'{"partition": 1' + b"0" * 30 + b"}",
+        b'{"value": ' + b"9" * 5000 + b"}",
+    ]
+    good = b'{"value": {"a":12345678901234567.89,"a":1e999}}'
+    stdin = b"\n".join([*bad, good])
+    assert produce(topic, "--format", "json", "--json", stdin=stdin) == 1
+    assert [one["where"] for one in produce.json["failures"]] == [f"stdin:{number}" for number in range(1, 7)]
+    assert "Traceback" not in produce.err
+    assert [one.value for one in stored(broker, topic)] == [b'{"a":12345678901234567.89,"a":1e999}']
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_reading_and_what_was_read_is_delivered_and_said(
+    broker: str, topic: str, number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "produce", topic, "--json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"1\n2\n3\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 40
+        while len(stored(broker, topic)) < 3:
+            assert time.monotonic() < deadline
+        process.send_signal(number)  # while it waits for a fourth line
+        out, err = process.communicate(timeout=40)
+    summary = json.loads(out)
+    assert (process.returncode, summary["read"], summary["delivered"]) == (code, 3, 3)
+    assert f"stopped by {number.name} after 3 lines" in err.decode()
+    assert "Traceback" not in err.decode()
+
+
+def test_a_stopped_transaction_is_aborted(broker: str, topic: str) -> None:
+    command = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "produce", topic, "--json"]
+    options = ["--transactional-id", topic]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, *options], **pipes) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"1\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 40
+        while not ends(broker, topic):
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=40)
+    summary = json.loads(out)
+    assert (process.returncode, summary["delivered"], summary["committed"]) == (143, 0, False)
+    assert "send all lines again" in err.decode()
+    assert stored(broker, topic) == []
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,16 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kafka_assets import devstack
 from kafka_assets.broker import Connection, Delivery, Failure, Interceptor, Outgoing, Producer
@@ -58,6 +59,13 @@ def topic(connection: Connection) -> str:
     name = f"produced-{os.getpid()}-{next(_numbers)}"
     create_topic(connection, name, partitions=2)
     return name
+
+
+@contextmanager
+def frozen_at_the_end(frozen: Frozen) -> Generator[Callable[[], None]]:
+    """Frozen from a moment within the block on."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(frozen())
 
 
 @pytest.fixture
@@ -150,8 +158,10 @@ def test_a_timestamp_that_kafka_would_take_for_now_is_refused(connection: Connec
 
 
 def test_a_missing_topic_is_told_at_once_and_not_after_the_delivery_timeout(connection: Connection) -> None:
-    with Producer(connection) as producer, pytest.raises(TopicMissing):
-        producer.send("no-such-topic", b"")
+    with Producer(connection) as producer:
+        for name in ("no-such-topic", "", "a b", "\ud800", "a\0b", "x" * 250):
+            with pytest.raises(TopicMissing):
+                producer.send(name, b"")
 
 
 def test_a_closed_producer_takes_nothing_and_closes_once(connection: Connection, topic: str) -> None:
@@ -396,6 +406,20 @@ def test_an_error_in_the_block_is_not_hidden_by_the_close(large: Connection, top
     assert any("1 records were not delivered" in note for note in raised.value.__notes__)
 
 
+def test_what_a_callback_raises_in_close_keeps_no_record_from_arriving(connection: Connection, topic: str) -> None:
+    def broken(outcome: Delivery | Failure) -> None:
+        raise ZeroDivisionError("the callback's own")
+
+    producer = Producer(connection)
+    for number in range(200):
+        producer.send(topic, b"%d" % number, partition=0, on_delivery=broken if number % 3 == 0 else None)
+    with pytest.raises(ZeroDivisionError, match="the callback's own") as raised:
+        producer.close()
+    assert raised.value.__cause__ is None
+    assert producer.delivered == 200
+    assert numbers(connection, topic) == list(range(200))
+
+
 # ---- back-pressure ---------------------------------------------------------------------------------
 
 
@@ -583,6 +607,86 @@ def test_an_open_transaction_is_aborted_by_close_and_that_is_said(connection: Co
     with pytest.raises(TransactionMustAbort, match="open transaction of 1 records"):
         producer.close()
     assert values(connection, topic) == []
+
+
+def test_close_keeps_its_time_with_an_open_transaction_and_tells_of_each_record(
+    connection: Connection, topic: str, frozen: Frozen
+) -> None:
+    producer = Producer(connection, transactional_id=topic)
+    producer.begin()
+    producer.deliver(topic, b"0", partition=0)
+    with frozen():
+        for number in range(1, 100):
+            producer.send(topic, b"%d" % number, partition=0)
+        began = time.monotonic()
+        with pytest.raises(TransactionMustAbort, match="transaction of 100 records, and could not abort it") as raised:
+            producer.close(timeout=1)
+        assert time.monotonic() - began < 10  # not the two minutes that a record may take
+    late = raised.value.__cause__
+    assert isinstance(late, Undelivered)
+    assert [one.record.value for one in late.failures] == [b"%d" % number for number in range(1, 100)]
+
+
+def test_closing_an_open_transaction_does_not_hide_the_error_of_the_block(
+    connection: Connection, topic: str, frozen: Frozen
+) -> None:
+    with (
+        frozen_at_the_end(frozen) as freeze,
+        pytest.raises(LookupError) as raised,
+        Producer(connection, transactional_id=topic, delivery_timeout=1) as producer,
+    ):
+        producer.begin()
+        producer.deliver(topic, b"0", partition=0)
+        freeze()
+        raise LookupError
+    assert any("could not abort it" in note for note in raised.value.__notes__)
+
+
+def test_a_transaction_of_offsets_only_is_aborted_by_close(connection: Connection, topic: str) -> None:
+    group = f"group-{topic}"
+    consumer = Consumer({"bootstrap.servers": connection.bootstrap_servers, "group.id": group})
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    producer = Producer(connection, transactional_id=topic)
+    producer.begin()
+    producer.send_offsets({(topic, 0): 7}, consumer)
+    with pytest.raises(TransactionMustAbort, match="transaction of the offsets of a group, which was aborted"):
+        producer.close()
+    # While the transaction is open, its offsets are not to be had at all.
+    assert consumer.committed([TopicPartition(topic, 0)], timeout=5)[0].offset < 0
+    consumer.close()
+
+
+def test_what_a_callback_raises_in_a_commit_comes_before_anything_is_visible(
+    connection: Connection, topic: str
+) -> None:
+    def broken(outcome: Delivery | Failure) -> None:
+        raise ZeroDivisionError("the callback's own")
+
+    with Producer(connection, transactional_id=topic) as producer:
+        with pytest.raises(ZeroDivisionError) as raised, producer.transaction():
+            producer.send(topic, b"1", partition=0, on_delivery=broken)
+            producer.send(topic, b"2", partition=0)
+        assert not hasattr(raised.value, "__notes__")  # it could be aborted
+        with producer.transaction():
+            producer.send(topic, b"3", partition=0)
+    assert values(connection, topic) == [b"3"]
+
+
+def test_an_abort_is_done_though_a_callback_raises(connection: Connection, topic: str) -> None:
+    def broken(outcome: Delivery | Failure) -> None:
+        raise ZeroDivisionError("the callback's own")
+
+    with Producer(connection, transactional_id=topic) as producer:
+        producer.begin()
+        for _ in range(3):
+            producer.send(topic, b"given up", partition=0, on_delivery=broken)
+        with pytest.raises(ZeroDivisionError):
+            producer.abort()
+        with producer.transaction():
+            producer.send(topic, b"3", partition=0)
+    assert values(connection, topic) == [b"3"]
 
 
 def test_transactions_are_begun_and_ended_in_pairs(connection: Connection, topic: str) -> None:

@@ -31,7 +31,7 @@ def test_a_json_line_says_all_parts() -> None:
         "partition": 3,
     }
     assert json_line(json.dumps(line).encode(), "f:1") == Parts(
-        '{"id":7,"name":"Zoë"}'.encode(),
+        b'{"id": 7, "name": "Zo\\u00eb"}',
         b"k",
         (("trace", b"1"), ("raw", b"\x00\xff"), ("none", None)),
         1_700_000_000_123,
@@ -42,6 +42,26 @@ def test_a_json_line_says_all_parts() -> None:
     assert json_line(b'{"value": "", "key": 12}', "f:1") == Parts(b"", b"12")
     twice = b'{"headers": [["a", "1"], ["a", "2"]]}'
     assert json_line(twice, "f:1").headers == (("a", b"1"), ("a", b"2"))
+    assert json_line(b'\xef\xbb\xbf{"key": "after a byte order mark"}', "f:1").key == b"after a byte order mark"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":12345678901234567.89}',
+        "1e999",
+        "0.10",
+        '{"a": 1, "a": 2}',
+        '[ {"b" :"\\u00e9\\ud83d\\ude00 \\/"},"Zoë",-0.0 ]',
+        '{"base64": "AP8=", "more": 1}',
+        "false",
+    ],
+)
+def test_json_is_written_byte_for_byte_as_it_stands_in_the_line(text: str) -> None:
+    line = f' {{ "key" : {text} , "value": {text}, "headers": {{"h": {text}}} }} '
+    record = json_line(line.encode(), "f:1")
+    assert (record.key, record.value, record.headers) == (text.encode(), text.encode(), (("h", text.encode()),))
+    assert json_line(f'{{"headers": [["h", {text}]]}}'.encode(), "f:1").headers == (("h", text.encode()),)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +80,13 @@ def test_a_json_line_says_all_parts() -> None:
         (b'{"headers": [[1, "a"]]}', "headers is an object"),
         (b'{"value": {"base64": "%"}}', "base64"),
         (b'{"value": "\\ud800"}', "surrogates not allowed"),
+        (b'{"value": {"a": "\\ud800"}}', "surrogates not allowed"),
+        (b'{"headers": {"\\ud800": "x"}}', "surrogates not allowed"),
+        (b'{"value": 1, "value": 2}', "'value' comes twice"),
+        (b'{"headers": {"a": "1", "a": "2"}}', "'a' comes twice"),
+        (b'{"headers": [["a", "b", "c"]]}', "headers is an object"),
+        (b'{"headers": [{"a": "b"}]}', "headers is an object"),
+        (b'{"headers": 1}', "headers is an object"),
         (b"\xff", "utf-8"),
         (b"[" * 100_000, "recursion"),
     ],
