@@ -83,9 +83,7 @@ def tick(
         sources = known_sources(engine, [stream.name for stream in roots])
         active = {one.topic for mine in sources.values() for one in mine if not one.retired}
         seen = result.attempt(lambda: (look or observe_all)(connected, roots, active)) if connected and roots else None
-        there = (
-            {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)} if seen else set[str]()
-        )
+        there = shown(seen) if seen else set[str]()
         if connected and seen is not None:
             _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
         for stream in _in_turn(streams, at.turn):
@@ -129,7 +127,8 @@ def _plan(
 ) -> None:
     until = time.monotonic() + PLANNING_SECONDS
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine])
-    waits = waiting(engine, assets=[stream.asset for stream in streams])
+    # What waits of a topic that is gone can be asked for by nobody: it must not take the others' places for ever.
+    waits = waiting(engine, assets=[stream.asset for stream in streams], topics=shown(seen))
     for stream in streams:
         plan = StreamPlan(
             stream=stream,
@@ -148,6 +147,11 @@ def _plan(
         result.notes += plan.notes
         result.skipped += plan.skipped
         result.planned += plan.planned
+
+
+def shown(seen: Mapping[str, Observation]) -> set[str]:
+    """The topics that the broker has told of."""
+    return {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)}
 
 
 def roots_of(streams: Sequence[Stream]) -> list[Stream]:
