@@ -186,6 +186,9 @@ def retention_headroom(
         if one.lag and keeps is not None and one.named in oldest_ms:
             left[one.named] = (oldest_ms[one.named] + keeps - now_ms) / 1000
     numbers: dict[str, int | float] = {"expired_offsets": lost}
+    silent = sum(one.lag > 0 and retention_ms.get(one.topic) is not None and one.named not in left for one in places)
+    if silent:
+        numbers["unanswered_partitions"] = silent
     if left:
         numbers["headroom_seconds"] = min(left.values())
     if expired:
@@ -200,7 +203,10 @@ def retention_headroom(
         if one.named in left and left[one.named] < HEADROOM * (retention_ms[one.topic] or 0) / 1000
     ]
     if not tight:
-        return Verdict("retention_headroom", True, "nothing that waits is about to expire", numbers)
+        said = "nothing that waits is about to expire"
+        if silent:
+            said += f", as far as is known: of {silent} partitions the broker did not tell how old their next record is"
+        return Verdict("retention_headroom", True, said, numbers)
     return Verdict(
         "retention_headroom",
         False,

@@ -54,10 +54,18 @@ def land(
     try:
         with kept_alive(engine, claims, lease_ms=LEASE_MS):
             published = _publish(engine, landing, frame, claims, replaces=replaces, force=force, keeps=keeps)
-    except Exception as error:
-        # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end.
+    except BaseException as error:
+        # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
+        # somebody ended the run, which is no Exception, says nothing against its slices.
+        reason = str(error) if isinstance(error, Exception) else "the run was ended while it landed the slice"
         with suppress(Retryable):
-            record_failure(engine, claims, reason=str(error), max_attempts=landing.stream.max_attempts)
+            record_failure(
+                engine,
+                claims,
+                reason=reason,
+                max_attempts=landing.stream.max_attempts,
+                counts=isinstance(error, Exception),
+            )
         raise
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)

@@ -51,6 +51,8 @@ def test_what_waits_and_expires_soon_or_already_is_said() -> None:
     late = retention_headroom([PLACE], retention_ms=kept, oldest_ms={"orders:0": 0}, now_ms=hour - 1000)
     assert (late.passed, late.numbers["headroom_seconds"]) == (False, 1)
     assert retention_headroom([PLACE], retention_ms=kept, oldest_ms={"orders:0": 0}, now_ms=hour // 2).passed
+    unasked = retention_headroom([PLACE], retention_ms=kept, oldest_ms={}, now_ms=9 * hour)
+    assert "of 1 partitions the broker did not tell" in unasked.said
     assert retention_headroom([PLACE], retention_ms={"orders": None}, oldest_ms={"orders:0": 0}, now_ms=9 * hour).passed
     gone = retention_headroom([replace(PLACE, log_start=12)], retention_ms=kept, oldest_ms={}, now_ms=0)
     assert (gone.passed, gone.numbers["expired_offsets"]) == (False, 2)
