@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 HANGING_MS = 15 * 60_000
 """Kafka's own limit for a transaction (transaction.max.timeout.ms): an older one was left behind."""
@@ -24,6 +24,14 @@ class Verdict:
     passed: bool
     said: str
     numbers: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
+    known: bool = True
+    """False where nobody answered who could tell: then it has not passed, and nothing is wrong for certain."""
+
+    def unless(self, silent: str | None) -> Verdict:
+        """This, where it is certain without those who did not answer; else that they did not, and why."""
+        if silent is None or not self.passed:
+            return self
+        return replace(self, passed=False, known=False, said=f"the broker did not answer, so nobody knows: {silent}")
 
 
 @dataclass(frozen=True)
@@ -119,8 +127,8 @@ def exact_counts(recent: Sequence[Recent]) -> Verdict:
     )
 
 
-def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0) -> Verdict:
-    """`skipped`: offsets that were left out lately, and wait no more."""
+def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0, gone: Collection[str] = ()) -> Verdict:
+    """`skipped`: offsets that were left out lately, and wait no more; `gone`: topics that the broker does not show."""
     waited = max((one.waits_ms for one in places if one.lag), default=0)
     offsets = sum(one.lag for one in places)
     numbers = {
@@ -130,6 +138,7 @@ def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0) -> Verdic
         "skipped_offsets": skipped,
     }
     left_out = f" · {skipped} others were skipped lately (`kafka-assets slices` says why)" if skipped else ""
+    left_out += _of_gone(places, gone)
     if waited <= max_lag_ms:
         return Verdict("lag", True, f"{offsets} offsets wait, since {waited / 1000:.0f} s at most{left_out}", numbers)
     worst = max((one for one in places if one.lag), key=lambda one: one.waits_ms)
@@ -140,6 +149,18 @@ def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0) -> Verdic
         "the sensor or the daemon is off · look at the sensor kafka_slices, at failed runs, and at stuck_slices"
         + left_out,
         numbers,
+    )
+
+
+def _of_gone(places: Sequence[Place], gone: Collection[str]) -> str:
+    """What can be done about offsets whose topic is not there: nothing lands them, and no skip reaches them all."""
+    unread = {one.topic: 0 for one in places if one.topic in gone and one.lag}
+    if not unread:
+        return ""
+    count = sum(one.lag for one in places if one.topic in unread)
+    return (
+        f" · {count} of them are of {', '.join(sorted(unread)[:5])}, which the broker does not show: if it was "
+        "deleted, create it again, if only until the sensor has seen it: what it left unread is then recorded as lost"
     )
 
 
@@ -165,6 +186,9 @@ def retention_headroom(
         if one.lag and keeps is not None and one.named in oldest_ms:
             left[one.named] = (oldest_ms[one.named] + keeps - now_ms) / 1000
     numbers: dict[str, int | float] = {"expired_offsets": lost}
+    silent = sum(one.lag > 0 and retention_ms.get(one.topic) is not None and one.named not in left for one in places)
+    if silent:
+        numbers["unanswered_partitions"] = silent
     if left:
         numbers["headroom_seconds"] = min(left.values())
     if expired:
@@ -179,7 +203,10 @@ def retention_headroom(
         if one.named in left and left[one.named] < HEADROOM * (retention_ms[one.topic] or 0) / 1000
     ]
     if not tight:
-        return Verdict("retention_headroom", True, "nothing that waits is about to expire", numbers)
+        said = "nothing that waits is about to expire"
+        if silent:
+            said += f", as far as is known: of {silent} partitions the broker did not tell how old their next record is"
+        return Verdict("retention_headroom", True, said, numbers)
     return Verdict(
         "retention_headroom",
         False,

@@ -6,6 +6,7 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -121,6 +122,17 @@ class DownstreamContract:
         assert add_publications(engine, asset=BELOW, stream=ASSET, limit=3) == 0
         assert [one.key for one in due(engine, asset=BELOW, limit=10, upstream=ASSET)] == list(keys[:3])
         assert gaps_of(engine, stream=ASSET, asset=BELOW) == []
+
+    def test_a_tick_that_has_no_time_left_begins_no_further_partition(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for partition in range(3):
+            plan(engine, slices=[(0, 10), (10, 20)], partition=partition)
+        clock = iter(range(10))
+        monkeypatch.setattr(derived, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+        assert add_publications(engine, asset=BELOW, stream=ASSET, until=1) == 4
+        assert add_publications(engine, asset=BELOW, stream=ASSET, until=1) == 0
+        assert add_publications(engine, asset=BELOW, stream=ASSET, until=9) == 2
 
     def test_a_partition_that_began_late_is_committed_from_there(self, engine: Engine) -> None:
         [key] = plan(engine, slices=[(1000, 1010)])

@@ -150,6 +150,19 @@ class HealthContract:
         changed(engine, "drop table orders")
         assert failing(judged(engine)) == set()
 
+    @pytest.mark.parametrize("committed", [True, False])
+    def test_of_a_table_that_somebody_else_made_the_books_remain(self, engine: Engine, committed: bool) -> None:
+        if committed:
+            landed(engine)
+            changed(engine, "drop table orders")
+        else:
+            plan(engine, slices=[(0, 10)])
+        changed(engine, "create table orders (id integer)")
+        try:
+            assert failing(judged(engine)) == set()
+        finally:
+            changed(engine, "drop table orders")
+
     def test_an_asset_below_is_judged_by_its_own_books(self, engine: Engine) -> None:
         landed(engine)
         key = SliceKey("orders", 1, 0, 0, 10)

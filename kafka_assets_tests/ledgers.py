@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,7 @@ class Attempt:
     keys: Sequence[SliceKey]
     run_id: str = "run-1"
     replaces: bool = False
+    keeps: Collection[str] = ()
     force: bool = False
     claims: list[Claim] = field(default_factory=list[Claim])
     steps: Steps = field(default_factory=Steps)
@@ -127,6 +128,7 @@ class Attempt:
                 run_id=self.run_id,
                 code_version="v1",
                 replaces=self.replaces,
+                keeps=self.keeps,
                 fetch=fetch,
                 force=self.force,
                 steps=self.steps,

@@ -202,6 +202,25 @@ class PublishContract:
         Attempt(engine, [second]).claim().publish()
         assert committed_through(engine) == 0
 
+    def test_of_a_run_that_somebody_ends_while_it_writes_nothing_stays_and_nothing_is_held(
+        self, engine: Engine
+    ) -> None:
+        [key] = plan(engine, slices=[(0, 6)])
+
+        def ended() -> None:
+            raise KeyboardInterrupt
+
+        for _ in range(3):
+            attempt = Attempt(engine, [key]).claim()
+            with pytest.raises(KeyboardInterrupt):
+                attempt.publish(chunk_of(key), between=ended)
+            assert not record_failure(engine, attempt.claims, reason="ended", max_attempts=1, counts=False)
+        assert rows_of(engine) == []
+        assert rows(engine, "select failures_alone, failure from kafka_claim") == [(0, "ended")]
+        Attempt(engine, [key]).claim().publish()
+        assert [offset for _, offset, _ in rows_of(engine)] == [*range(6)]
+        assert scalar(engine, "select committed_attempt from kafka_publication") == 4
+
     def test_two_planners_cannot_plan_the_same_offsets(self, engine: Engine) -> None:
         plan(engine, slices=[(0, 5)])
         source = planning.resolve_source(engine, stream="orders", topic="orders", topic_id="id-1")

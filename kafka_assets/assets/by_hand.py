@@ -9,7 +9,7 @@ from datetime import timedelta
 from sqlalchemy import Engine
 
 from kafka_assets.assets.planning import Candidate, StreamPlan
-from kafka_assets.assets.tick import observe_all, roots_of
+from kafka_assets.assets.tick import observe_all, roots_of, shown
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.ledger.requests import waiting
@@ -57,9 +57,9 @@ def _plan(engine: Engine, connection: Connection, streams: Sequence[Stream], kin
     names = [stream.name for stream in roots]
     sources = known_sources(engine, names) if begun else dict[str, list[Source]]((name, []) for name in names)
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine]) if begun else {}
-    waits = waiting(engine, assets=[one.asset for one in streams]) if begun else {}
     seen = observe_all(connection, roots, {one.topic for mine in sources.values() for one in mine if not one.retired})
-    found = Planned(waiting=waits)
+    waits = waiting(engine, assets=[one.asset for one in roots], topics=shown(seen)) if begun else {}
+    found = Planned(waiting=waiting(engine, assets=[one.asset for one in streams]) if begun else {})
     for stream in roots:
         plan = kind(
             stream=flushing(stream),

@@ -16,27 +16,16 @@ import dagster as dg
 from sqlalchemy import Engine
 
 from kafka_assets.assets.appearance import source_key
+from kafka_assets.assets.judging import judge
 from kafka_assets.assets.names import IO_MANAGER, KAFKA
 from kafka_assets.assets.sensor import ALL, streams_of
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.keeping import Keeping, keeping, times_at
+from kafka_assets.broker.keeping import keeping
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.errors import KafkaAssetsError
-from kafka_assets.ledger.health import Health, gaps_of, health
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets.streams import Derived, Stream
-from kafka_assets.verdicts import (
-    NAMES,
-    Place,
-    Verdict,
-    exact_counts,
-    hanging_transaction,
-    lag,
-    no_gaps,
-    quarantine_ratio,
-    retention_headroom,
-    stuck_slices,
-)  # fmt: skip
+from kafka_assets.streams import Stream
+from kafka_assets.verdicts import NAMES, Verdict
 
 EVERY_SECONDS = 60
 TOLD_AGAIN_SECONDS = 600
@@ -67,7 +56,10 @@ def checks_of(stream: Stream) -> dg.AssetChecksDefinition:
         engine: Engine = getattr(context.resources, IO_MANAGER).engine
         wanted = {key.name for key in context.selected_asset_check_keys}
         ensure_schema(engine)
-        for one in verdicts(engine, getattr(context.resources, KAFKA).connection(), [stream], deep=True)[stream.name]:
+        found = judge(engine, getattr(context.resources, KAFKA).connection, [stream], deep=True)
+        if stream.name not in found.verdicts:
+            raise dg.Failure(" | ".join(found.troubles))
+        for one in found.verdicts[stream.name]:
             if one.name in wanted:
                 yield _result(asset, one)
 
@@ -90,90 +82,27 @@ def the_health_sensor() -> dg.SensorDefinition:
         try:
             engine: Engine = getattr(context.resources, IO_MANAGER).engine
             ensure_schema(engine)
-            connection = getattr(context.resources, KAFKA).connection()
-            streams = streams_of(context, None)
-            found = verdicts(engine, connection, streams)
-            events: list[Any] = [
-                _evaluation(dg.AssetKey(name), one) for name, judged in found.items() for one in judged
-            ]
-            events += _observations(connection, streams)
         except KafkaAssetsError as error:
             return dg.SkipReason(str(error))
+        connect = getattr(context.resources, KAFKA).connection
+        streams = streams_of(context, None)
+        found = judge(engine, connect, streams)
+        events: list[Any] = [
+            _evaluation(dg.AssetKey(name), one) for name, judged in found.verdicts.items() for one in judged
+        ]
+        if not found.down:
+            try:
+                events += _observations(connect(), streams)
+            except KafkaAssetsError as error:
+                found.troubles.append(str(error))
+        for trouble in found.troubles:
+            context.log.warning(trouble)
         told, cursor = _news(events, context.cursor)
         if not told:
-            return dg.SensorResult(skip_reason="nothing changed", cursor=cursor)
+            return dg.SensorResult(skip_reason=" | ".join(found.troubles) or "nothing changed", cursor=cursor)
         return dg.SensorResult(asset_events=told, cursor=cursor)
 
     return kafka_health
-
-
-def verdicts(
-    engine: Engine, connection: Connection, streams: Sequence[Stream], *, deep: bool = False
-) -> dict[str, list[Verdict]]:
-    """All checks of these streams: some short queries for each, and three questions to the broker for all together."""
-    standing = {
-        stream.name: health(engine, asset=stream.asset, target=stream.target, counted=stream.upsert is None)
-        for stream in streams
-    }
-    topics = sorted({place.topic for one in standing.values() for place in one.places})
-    now = observe(connection, topics)
-    waiting: dict[tuple[str, int], int] = {}
-    for one in standing.values():
-        for place in one.places:
-            if place.lag:
-                where = (place.topic, place.partition)
-                waiting[where] = min(place.committed_through, waiting.get(where, place.committed_through))
-    held = {
-        (topic, number): part.last_stable
-        for topic, found in now.items()
-        if isinstance(found, TopicOffsets)
-        for number, part in found.partitions.items()
-        if part.high_watermark > part.last_stable
-    }
-    kept = keeping(connection, topics)
-    oldest = {f"{topic}:{number}": at for (topic, number), at in times_at(connection, waiting).items()}
-    open_since = {
-        f"{topic}:{number}": at for (topic, number), at in times_at(connection, held, committed=False).items()
-    }
-    return {
-        stream.name: _judged(
-            stream,
-            standing[stream.name],
-            gaps=gaps_of(engine, stream=_root(stream), asset=stream.asset) if deep else [],
-            kept=kept,
-            oldest=oldest,
-            open_since=open_since,
-        )
-        for stream in streams
-    }
-
-
-def _judged(
-    stream: Stream,
-    standing: Health,
-    *,
-    gaps: Sequence[str],
-    kept: dict[str, Keeping],
-    oldest: dict[str, int],
-    open_since: dict[str, int],
-) -> list[Verdict]:
-    places: Sequence[Place] = standing.places
-    # What is read from another asset's table expires with nobody's retention.
-    expiring: Sequence[Place] = () if isinstance(stream, Derived) else places
-    return [
-        no_gaps(places, below=standing.below, found=gaps),
-        exact_counts(standing.recent),
-        lag(places, max_lag_ms=int(stream.max_lag.total_seconds() * 1000), skipped=standing.skipped),
-        quarantine_ratio(standing.recent, max_bad_ratio=stream.max_bad_ratio),
-        retention_headroom(
-            expiring,
-            retention_ms={topic: one.retention_ms for topic, one in kept.items()},
-            oldest_ms=oldest,
-            now_ms=standing.now_ms,
-        ),
-        hanging_transaction(expiring, since_ms=open_since, now_ms=standing.now_ms),
-        stuck_slices(standing.waiting),
-    ]
 
 
 def _observations(connection: Connection, streams: Sequence[Stream]) -> list[dg.AssetObservation]:
@@ -210,8 +139,10 @@ def _news(events: Sequence[Any], cursor: str | None) -> tuple[list[Any], str]:
     after: dict[str, list[Any]] = {}
     told: list[Any] = []
     for event in events:
-        passed = event.passed if isinstance(event, dg.AssetCheckEvaluation) else None
-        check = f"{event.check_name}@" if isinstance(event, dg.AssetCheckEvaluation) else ""
+        judged = isinstance(event, dg.AssetCheckEvaluation)
+        # That nobody knows is a third answer: from it to a failure is news, too.
+        passed = event.passed if judged and event.severity == dg.AssetCheckSeverity.ERROR else None
+        check = f"{event.check_name}@" if judged else ""
         name = check + event.asset_key.to_user_string()
         was, at = before.get(name, [None, 0.0])
         if name not in before or was != passed or not 0 <= now - at < TOLD_AGAIN_SECONDS:
@@ -224,7 +155,12 @@ def _news(events: Sequence[Any], cursor: str | None) -> tuple[list[Any], str]:
 
 def _result(asset: dg.AssetKey, one: Verdict) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        passed=one.passed, asset_key=asset, check_name=one.name, description=one.said, metadata=dict(one.numbers)
+        passed=one.passed,
+        asset_key=asset,
+        check_name=one.name,
+        severity=_severity(one),
+        description=one.said,
+        metadata=dict(one.numbers),
     )
 
 
@@ -233,10 +169,12 @@ def _evaluation(asset: dg.AssetKey, one: Verdict) -> dg.AssetCheckEvaluation:
         asset_key=asset,
         check_name=one.name,
         passed=one.passed,
+        severity=_severity(one),
         description=one.said,
         metadata={name: dg.MetadataValue.float(float(value)) for name, value in one.numbers.items()},
     )
 
 
-def _root(stream: Stream) -> str:
-    return stream.root if isinstance(stream, Derived) else stream.name
+def _severity(one: Verdict) -> dg.AssetCheckSeverity:
+    """What nobody knows is no error yet; Dagster knows but passed and failed."""
+    return dg.AssetCheckSeverity.ERROR if one.known else dg.AssetCheckSeverity.WARN

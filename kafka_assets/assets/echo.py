@@ -58,7 +58,8 @@ class _Looked:
 def echo(engine: Engine, streams: Sequence[Stream], cursor: Cursor, *, instance: dg.DagsterInstance) -> Echo:
     """Materializations that Dagster has not heard of, in the order of their planning, and at most `TOLD_PER_TICK`.
 
-    Keys that it lacks are added first; those that `keep_keys` lets go are deleted. Killed anywhere, and
+    Keys that it lacks are added first, also of what was given up: by its key somebody tries it again. Those that
+    `keep_keys` lets go are deleted. Killed anywhere, and
     evaluated again, it does the same once more: what Dagster has heard meanwhile is not told twice.
     """
     by_asset = {stream.asset: stream for stream in streams}
@@ -76,7 +77,8 @@ def echo(engine: Engine, streams: Sequence[Stream], cursor: Cursor, *, instance:
     for asset, stream in by_asset.items():
         add_keys(instance, stream, [str(one.key) for one in telling if one.asset == asset])
         if not isinstance(stream, Derived):  # its keys are those of the stream whose slices it shares
-            add_keys(instance, stream, [str(one.key) for one in looked.swept if one.asset == asset and one.id in young])
+            known = [one for one in looked.swept if one.id in young or one.given_up]
+            add_keys(instance, stream, [str(one.key) for one in known if one.asset == asset])
     for one in forgotten:
         instance.delete_dynamic_partition(by_asset[one.asset].partitions_name, str(one.key))
     after = replace(cursor, met=looked.met_through, waiting=_waiting(cursor, looked, busy | left))

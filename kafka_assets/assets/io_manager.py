@@ -15,7 +15,8 @@ from kafka_assets.assets.decorator import declared_by
 from kafka_assets.assets.land import land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
 from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
-from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, TOKEN_TAG
+from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG
+from kafka_assets.assets.reruns import asked_of
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
 from kafka_assets.ledger.derived import add_publications
@@ -103,12 +104,13 @@ class SliceIOManager(dg.ConfigurableIOManager):
 
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
         _verify_keys(landing)
+        asked = asked_of(landing.tags, run_of=context.step_context.instance.get_run_by_id)
         published = land(
             engine,
             landing,
             frame,
-            # The sensor's runs do nothing for what is committed; a backfill or a re-execution replaces.
-            replaces=TOKEN_TAG not in landing.tags,
+            replaces=asked.replaces,
+            keeps=asked.keeps,
             force=landing.tags.get(FORCE_TAG) == "true",
         )
         rows = results(engine, [one.publication.id for one in published])

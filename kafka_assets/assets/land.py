@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, cast, runtime_checkable
 
@@ -34,12 +34,17 @@ class Observed(Protocol):
     def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]: ...
 
 
-def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, force: bool) -> list[Published]:
-    """Publish the slices of a landing, once; what went wrong is written into its claims."""
+def land(
+    engine: Engine, landing: Landing, frame: object, *, replaces: bool, force: bool, keeps: Collection[str] = ()
+) -> list[Published]:
+    """Publish the slices of a landing, once; what went wrong is written into its claims.
+
+    `keeps`: runs whose results stay, though this one replaces.
+    """
     landing.steps.now("claim")
     ensure_schema(engine)
     found = find(engine, asset=landing.stream.asset, keys=landing.keys)
-    wanted = [one for one in found.values() if replaces or one.state != "committed"]
+    wanted = [one for one in found.values() if not one.stays(replaces=replaces, keeps=keeps)]
     done = [Published(one, one.committed_attempt or 0, None) for one in found.values() if one not in wanted]
     if not wanted:
         return done
@@ -48,11 +53,19 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
     claims = claim(engine, wanted, run_id=landing.run_id, force=force, lease_ms=LEASE_MS)
     try:
         with kept_alive(engine, claims, lease_ms=LEASE_MS):
-            published = _publish(engine, landing, frame, claims, replaces=replaces, force=force)
-    except Exception as error:
-        # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end.
+            published = _publish(engine, landing, frame, claims, replaces=replaces, force=force, keeps=keeps)
+    except BaseException as error:
+        # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
+        # somebody ended the run, which is no Exception, says nothing against its slices.
+        reason = str(error) if isinstance(error, Exception) else "the run was ended while it landed the slice"
         with suppress(Retryable):
-            record_failure(engine, claims, reason=str(error), max_attempts=landing.stream.max_attempts)
+            record_failure(
+                engine,
+                claims,
+                reason=reason,
+                max_attempts=landing.stream.max_attempts,
+                counts=isinstance(error, Exception),
+            )
         raise
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
@@ -60,7 +73,14 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
 
 
 def _publish(
-    engine: Engine, landing: Landing, frame: object, claims: Sequence[Claim], *, replaces: bool, force: bool
+    engine: Engine,
+    landing: Landing,
+    frame: object,
+    claims: Sequence[Claim],
+    *,
+    replaces: bool,
+    force: bool,
+    keeps: Collection[str],
 ) -> list[Published]:
     stream, steps = landing.stream, landing.steps
     held = [one.publication for one in claims]
@@ -102,6 +122,7 @@ def _publish(
         run_id=landing.run_id,
         code_version=landing.code_version,
         replaces=replaces,
+        keeps=keeps,
         fetch=fetch,
         force=force,
         recheck=landing.recheck,

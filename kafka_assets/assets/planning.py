@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, offsets_at
-from kafka_assets.errors import KafkaAssetsError, TopicChanged
+from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable, TopicChanged
 from kafka_assets.ledger import planning as ledger
 from kafka_assets.ledger.behind import backlogs, database_ms, policy_of
 from kafka_assets.ledger.meeting import meet_topics, origins
@@ -44,6 +44,8 @@ class StreamPlan:
     skipped: list[str] = field(default_factory=list[str])
     """What was jumped over, as skip_when_behind says."""
     planned: int = 0
+    unsettled: bool = False
+    """Whether one of the troubles was another planner, or a busy ledger: the next tick may well have none."""
 
     def run(self, seen: Mapping[str, Observation], *, there: Collection[str]) -> None:
         """Plan from what the broker said of the stream's topics. One topic's trouble never stops the others."""
@@ -201,6 +203,12 @@ class StreamPlan:
             yield
         except KafkaAssetsError as error:
             self.troubles.append(f"{self.stream.name}: {error}")
+            self.unsettled |= passes(error)
+
+
+def passes(error: KafkaAssetsError) -> bool:
+    """Whether the next tick may well do what this one could not; of a broker that is away nobody knows when."""
+    return isinstance(error, Retryable) and not isinstance(error, BrokerUnavailable)
 
 
 @dataclass(frozen=True)

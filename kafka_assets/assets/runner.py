@@ -99,16 +99,18 @@ class Runner:
         another run may hold a slice, or a failed one waits for its next attempt.
         """
         done = Done()
-        self._step(done)
+        found = self._step(done)
         goal = ends_of(self.engine, assets=self._assets_named)
         before, moved = remaining(self.engine, goal), time.monotonic()
-        while before.offsets:
-            asked = self._step(done)
+        while before.offsets or found.unsettled:
+            unsettled, found = found.unsettled, self._step(done)
+            if unsettled:  # what could not be looked at before is there now
+                goal = {**ends_of(self.engine, assets=self._assets_named), **goal}
             left = remaining(self.engine, goal)
-            if left != before or asked:
+            if left != before or found.requests:
                 before, moved = left, time.monotonic()
                 self._say(f"{left.offsets:,} offsets to go")
-            elif not left.landable and (not left.unplanned or done.troubles):
+            elif not found.unsettled and not left.landable and (not left.unplanned or done.troubles):
                 break  # what is left is given up, or cannot be planned
             elif time.monotonic() - moved > patience.total_seconds():
                 break
@@ -140,8 +142,8 @@ class Runner:
         done.remaining = left.offsets if left else 0
         return done
 
-    def _step(self, done: Done) -> int:
-        """A tick with its runs; how many there were."""
+    def _step(self, done: Done) -> Tick:
+        """A tick, and the runs that it asked for."""
         found = self._tick()
         done.troubles = found.troubles
         for skipped in found.skipped:
@@ -154,7 +156,7 @@ class Runner:
             if failure is not None:
                 done.failures.append(failure)
                 self._say(failure)
-        return len(found.requests)
+        return found
 
     def _tick(self) -> Tick:
         found = tick(

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.echo import Echo, echo
-from kafka_assets.assets.planning import StreamPlan
+from kafka_assets.assets.planning import StreamPlan, passes
 from kafka_assets.assets.requesting import request_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
@@ -31,6 +31,9 @@ from kafka_assets.streams import Derived, Stream
 
 PLANNING_SECONDS = 25
 """Of the minute that Dagster gives an evaluation; what is not planned by then is first in the next tick."""
+
+ADDING_SECONDS = 10
+"""Of the same minute: a downstream that is declared late gets the publications of a long history bit by bit."""
 
 Answer = TypeVar("Answer")
 Look = Callable[[Connection, Sequence[Stream], Collection[str]], Mapping[str, Observation]]
@@ -48,6 +51,8 @@ class Tick:
     skipped: list[str] = field(default_factory=list[str])
     """What was jumped over, as streams declare it."""
     planned: int = 0
+    unsettled: bool = False
+    """Whether the next tick may well do more than this one could, though nothing new comes."""
     cursor: str | None = None
 
     def attempt(self, step: Callable[[], Answer], *, stream: str | None = None) -> Answer | None:
@@ -56,6 +61,7 @@ class Tick:
             return step()
         except KafkaAssetsError as error:
             self.troubles.append((f"{stream}: " if stream else "") + trouble_reason(error))
+            self.unsettled |= passes(error)
             return None
 
 
@@ -83,14 +89,14 @@ def tick(
         sources = known_sources(engine, [stream.name for stream in roots])
         active = {one.topic for mine in sources.values() for one in mine if not one.retired}
         seen = result.attempt(lambda: (look or observe_all)(connected, roots, active)) if connected and roots else None
-        there = (
-            {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)} if seen else set[str]()
-        )
+        there = shown(seen) if seen else set[str]()
         if connected and seen is not None:
             _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
+        until = time.monotonic() + ADDING_SECONDS
         for stream in _in_turn(streams, at.turn):
             asked = result.attempt(
-                lambda one=stream: _request(result, one, there, engine=engine, instance=instance), stream=stream.name
+                lambda one=stream: _request(result, one, there, engine=engine, instance=instance, until=until),
+                stream=stream.name,
             )
             result.requests += asked or []
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
@@ -129,7 +135,8 @@ def _plan(
 ) -> None:
     until = time.monotonic() + PLANNING_SECONDS
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine])
-    waits = waiting(engine, assets=[stream.asset for stream in streams])
+    # What waits of a topic that is gone can be asked for by nobody: it must not take the others' places for ever.
+    waits = waiting(engine, assets=[stream.asset for stream in streams], topics=shown(seen))
     for stream in streams:
         plan = StreamPlan(
             stream=stream,
@@ -148,6 +155,12 @@ def _plan(
         result.notes += plan.notes
         result.skipped += plan.skipped
         result.planned += plan.planned
+        result.unsettled |= plan.unsettled
+
+
+def shown(seen: Mapping[str, Observation]) -> set[str]:
+    """The topics that the broker has told of."""
+    return {topic for topic, observed in seen.items() if isinstance(observed, TopicOffsets)}
 
 
 def roots_of(streams: Sequence[Stream]) -> list[Stream]:
@@ -156,12 +169,19 @@ def roots_of(streams: Sequence[Stream]) -> list[Stream]:
 
 
 def _request(
-    result: Tick, stream: Stream, topics: Collection[str], *, engine: Engine, instance: dg.DagsterInstance
+    result: Tick,
+    stream: Stream,
+    topics: Collection[str],
+    *,
+    engine: Engine,
+    instance: dg.DagsterInstance,
+    until: float,
 ) -> list[dg.RunRequest]:
     """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
     if not isinstance(stream, Derived):
         return request_runs(engine, stream, topics=topics, instance=instance)
-    result.planned += add_publications(engine, asset=stream.asset, stream=stream.root)
+    result.planned += add_publications(engine, asset=stream.asset, stream=stream.root, until=until)
+    result.unsettled |= time.monotonic() > until
     return request_runs(engine, stream, instance=instance, upstream=stream.upstream)
 
 

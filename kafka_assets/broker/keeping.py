@@ -13,7 +13,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import ConfigEntry, ConfigResource
 
-from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, admin, create, topic_error
+from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, admin, create
 from kafka_assets.broker.connection import Connection, consumer_config
 
 Where = tuple[str, int]
@@ -55,6 +55,7 @@ def times_at(
 ) -> dict[Where, int]:
     """The timestamp of the first record at or after each of these offsets; what does not answer in time is left out.
 
+    So is what the broker refuses, or does not have: one topic that may not be read never hides the others.
     `committed=False` sees also what an open transaction has written.
     """
     if not places:
@@ -64,10 +65,11 @@ def times_at(
     config: dict[str, Any] = {**consumer_config(connection), "isolation.level": level, "error_cb": watch.hear}
     consumer = create(lambda: Consumer(config, logger=LOGGER))
     found: dict[Where, int] = {}
+    refused: set[Where] = set()
     deadline = time.monotonic() + timeout
     try:
         consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in places.items()])
-        while len(found) < len(places) and time.monotonic() < deadline:
+        while len(found.keys() | refused) < len(places) and time.monotonic() < deadline:
             for message in consumer.consume(100, timeout=0.1):
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error = message.error()
@@ -76,8 +78,9 @@ def times_at(
                     KafkaError.OFFSET_OUT_OF_RANGE,
                     KafkaError._AUTO_OFFSET_RESET,
                 ):
-                    raise topic_error(connection, place[0], error)
-                if error is None and place not in found:
+                    # What is said of a whole topic has no partition.
+                    refused |= {one for one in places if one == place or (one[0] == place[0] and place[1] < 0)}
+                elif error is None and place not in found:
                     found[place] = message.timestamp()[1]
                     consumer.pause([TopicPartition(*place)])
             watch.check(consumer)

@@ -94,14 +94,18 @@ def release(engine: Engine, claims: Sequence[Claim]) -> None:
             connection.execute(_mine(held).values(lease_until=None, backend=None, not_before=None, failure=None))
 
 
-def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int) -> bool:
+def record_failure(
+    engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int, counts: bool = True
+) -> bool:
     """Give failed claims back with a pause; what fails alone too often is given up. True when it was.
+
+    `counts=False`: it was not the slices' fault, and no step towards giving up.
 
     A result is never touched: a publication becomes `failed` only from `planned`, under its lock. A server's
     backend stays named, and the lease ends now: where the connection was lost, the server may still hold it.
     """
     backend: Any = null() if engine.dialect.name == "sqlite" else t.claim.c.backend
-    alone = len(claims) == 1
+    alone = counts and len(claims) == 1
     given_up = False
     with write(engine) as connection:
         lock_rows(connection, (held.publication.id for held in claims))

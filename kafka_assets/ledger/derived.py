@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from sqlalchemy import Connection, Engine, and_, insert, literal, select
 from sqlalchemy.orm import aliased
 
@@ -14,11 +16,14 @@ PER_PARTITION = 1000
 """A downstream that is declared late gets the publications of a long history over several ticks."""
 
 
-def add_publications(engine: Engine, *, asset: str, stream: str, limit: int = PER_PARTITION) -> int:
+def add_publications(
+    engine: Engine, *, asset: str, stream: str, limit: int = PER_PARTITION, until: float = float("inf")
+) -> int:
     """Give an asset a planned publication of every slice of a stream that it has none of, partition by partition.
 
     Only what lies above its committed_through is looked at: history does not slow a tick down. Lost and skipped
-    slices get none, and committed_through moves over them here, since no publisher will do it.
+    slices get none, and committed_through moves over them here, since no publisher will do it. After `until`, on
+    the monotonic clock, no further partition is begun: the next call goes on from there.
     """
     with read(engine) as connection:
         places = connection.execute(
@@ -28,7 +33,12 @@ def add_publications(engine: Engine, *, asset: str, stream: str, limit: int = PE
             .order_by(t.progress.c.source_id, t.progress.c.partition)
         ).all()
         todo = [place for place in places if _behind(connection, asset, *place)]
-    return sum(_add(engine, asset, source_id, partition, limit) for source_id, partition in todo)
+    added = 0
+    for source_id, partition in todo:
+        if time.monotonic() > until:
+            break
+        added += _add(engine, asset, source_id, partition, limit)
+    return added
 
 
 def _behind(connection: Connection, asset: str, source_id: int, partition: int) -> bool:

@@ -55,7 +55,7 @@ def health(engine: Engine, *, asset: str, target: str, counted: bool) -> Health:
         return Health(
             places=_places(connection, asset),
             below=_below(connection, asset),
-            recent=_recent(connection, asset, target if counted and inspect(connection).has_table(target) else None),
+            recent=_recent(connection, asset, target if counted else None),
             waiting=_waiting(connection, asset),
             skipped=skipped_lately(connection, _read_by(connection, asset)),
             now_ms=connection.scalar(select(now_ms())) or 0,
@@ -210,7 +210,9 @@ def _recent(connection: Connection, asset: str, target: str | None) -> list[Rece
         if wanted and rows > ROWS:
             break
         wanted.append(row.id)
-    found = _counted(connection, wanted, target)
+    if target is not None and not (wanted and _by_offsets(connection, target)):
+        target = None
+    found = _counted(connection, wanted, target) if wanted else dict[int, Any]()
     return [
         Recent(
             key=str(
@@ -230,6 +232,16 @@ def _recent(connection: Connection, asset: str, target: str | None) -> list[Rece
         )
         for row in newest
     ]
+
+
+def _by_offsets(connection: Connection, target: str) -> bool:
+    """Whether rows can be found by their offsets: a table that somebody else made, or changed, has them not."""
+    asking = inspect(connection)
+    return asking.has_table(target) and {one["name"] for one in asking.get_columns(target)} >= {
+        SOURCE,
+        PARTITION,
+        OFFSET,
+    }
 
 
 def _counted(connection: Connection, ids: Sequence[int], target: str | None) -> dict[int, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,12 @@ class Publication:
     committed_attempt: int | None
     records_read: int
     fingerprint: str | None = None
+    run_id: str | None = None
+    """The run that committed it."""
+
+    def stays(self, *, replaces: bool, keeps: Collection[str]) -> bool:
+        """Whether a run has nothing to do with it; `keeps` are runs whose results it leaves, though it replaces."""
+        return self.state == "committed" and (not replaces or self.run_id in keeps)
 
 
 @dataclass(frozen=True)
@@ -205,6 +211,7 @@ def _publications() -> Any:
             t.publication.c.committed_attempt,
             t.publication.c.records_read,
             t.publication.c.fingerprint,
+            t.publication.c.run_id,
             t.slice_.c.source_id,
             t.slice_.c.partition,
             t.slice_.c.start_offset,
@@ -234,6 +241,7 @@ def _publication(row: Row[Any]) -> Publication:
         committed_attempt=row.committed_attempt,
         records_read=row.records_read,
         fingerprint=row.fingerprint,
+        run_id=row.run_id,
     )
 
 

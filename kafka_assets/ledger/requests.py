@@ -79,27 +79,32 @@ def _wanted() -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def waiting(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
-    """How many slices of each asset are planned and not landed."""
-    p, s = t.publication.c, t.slice_.c
+def waiting(engine: Engine, *, assets: Collection[str], topics: Collection[str] | None = None) -> dict[str, int]:
+    """How many slices of each asset are planned and not landed; with `topics`, of these alone, as `due` has them."""
+    p, s, src = t.publication.c, t.slice_.c, t.source.c
+    shown = () if topics is None else (src.topic.in_(sorted(topics)),)
     with read(engine) as connection:
         rows = connection.execute(
             select(p.asset, func.count())
             .join_from(t.publication, t.slice_, p.slice_id == s.id)
             .join(t.source, s.source_id == t.source.c.id)
-            .where(*_wanted(), p.asset.in_(sorted(assets)), t.source.c.retired_at.is_(None))
+            .where(*_wanted(), p.asset.in_(sorted(assets)), src.retired_at.is_(None), *shown)
             .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}
 
 
 def given_up(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
-    """How many slices of each asset failed too often alone, and wait for somebody."""
-    p = t.publication.c
+    """How many slices of each asset failed too often alone, and wait for somebody.
+
+    Not those of a topic that was deleted since: they are recorded as lost, and there is nothing to be done.
+    """
+    p, s = t.publication.c, t.slice_.c
     with read(engine) as connection:
         rows = connection.execute(
             select(p.asset, func.count())
-            .where(p.asset.in_(sorted(assets)), p.state == "failed", p.state != "committed")
+            .join_from(t.publication, t.slice_, p.slice_id == s.id)
+            .where(p.asset.in_(sorted(assets)), p.state == "failed", p.state != "committed", s.kind == "normal")
             .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}

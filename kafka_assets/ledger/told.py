@@ -28,6 +28,8 @@ class Told:
     key: SliceKey
     lost: bool
     """Lost or skipped: nobody will ever land it."""
+    given_up: bool
+    """It failed too often: nobody asks for it, until somebody materializes its key by hand."""
     attempt: int | None
     """The attempt that committed it; None where none did, or where it is a live window that still grows."""
     run_id: str | None
@@ -83,6 +85,7 @@ def _one(row: Row[Any]) -> Told:
         asset=row.asset,
         key=SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset),
         lost=row.kind != "normal",
+        given_up=row.kind == "normal" and row.state == "failed",
         attempt=row.committed_attempt if done else None,
         run_id=row.run_id,
         committed_at=row.committed_at if done else None,

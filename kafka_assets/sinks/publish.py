@@ -9,7 +9,7 @@ Killed anywhere before COMMIT, nothing of the attempt is visible. After it, ever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
@@ -50,6 +50,8 @@ class Work:
     code_version: str
     replaces: bool
     """False for a run that the sensor asked for: it does nothing for what is committed already."""
+    keeps: Collection[str] = ()
+    """Runs whose results stay, though this one replaces: those that it tries again."""
     fetch: Fetch = not_again
     """Reads the bytes of records that the table refuses: they are quarantined."""
     force: bool = False
@@ -178,7 +180,7 @@ def _decide(connection: Connection, publication: Publication, held: Claim, work:
             why=f"it is recorded as {publication.kind}",
             cure="kafka_slice has its reason; what is lost or skipped stays so",
         )
-    return work.replaces or publication.state != "committed"
+    return not publication.stays(replaces=work.replaces, keeps=work.keeps)
 
 
 def _insert(

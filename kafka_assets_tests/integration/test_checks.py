@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafka_assets.assets.resources import KafkaResource, SparkResource
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keeping import times_at
 from kafka_assets.broker.produce import Record, transaction
+from kafka_assets.broker.topics import delete_topic
 from kafka_assets.ledger.engine import write
 from kafka_assets.verdicts import NAMES
 from kafka_assets_tests.integration.project import Landing
@@ -98,3 +100,27 @@ def test_the_time_since_a_transaction_holds_records_back_is_its_first_records(la
         assert not events["hanging_transaction"].passed
         assert "abort" in (events["hanging_transaction"].description or "")
         hanging.abort()
+
+
+def test_a_topic_that_cannot_be_read_hides_no_other_ones_times(landing: Declare) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce(b"{}")
+    places = {("nowhere", 0): 0, (stream.name, 0): 0, (stream.name, 7): 0}
+    assert set(times_at(stream.connection, places)) == {(stream.name, 0)}
+
+
+def test_a_topic_that_is_gone_is_said_where_its_offsets_wait_and_the_others_are_judged(landing: Declare) -> None:
+    stream = landing(max_lag="1s")
+    stream.topic()
+    stream.produce_ids(0, 10)
+    stream.tick()
+    delete_topic(stream.connection, stream.name)
+    time.sleep(1.1)
+    events = {one.check_name: one for one in judged(stream).asset_events if isinstance(one, dg.AssetCheckEvaluation)}
+    assert set(events) == set(NAMES)
+    assert "create it again" in (events["lag"].description or "")
+    stream.topic()
+    stream.tick()
+    events = {one.check_name: one for one in judged(stream).asset_events if isinstance(one, dg.AssetCheckEvaluation)}
+    assert all(one.passed for one in events.values())

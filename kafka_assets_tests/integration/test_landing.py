@@ -10,6 +10,7 @@ import dagster as dg
 from sqlalchemy import text
 
 from kafka_assets.assets import land
+from kafka_assets.assets.reruns import PARENT_TAG, RETRY_TAG, ROOT_TAG
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.topics import delete_topic
@@ -68,6 +69,56 @@ def test_a_replay_replaces_and_a_second_run_of_the_sensor_does_nothing(landing: 
     assert stream.sql("select committed_attempt from kafka_publication") == 1
     assert stream.replay(stream.keys()[0]).success
     assert stream.sql("select committed_attempt from kafka_publication") == 2
+    assert stream.sql(f"select count(*) from {stream.name}") == 50
+
+
+def test_whoever_executes_the_sensors_run_again_by_hand_replaces_and_an_automatic_retry_does_not(
+    landing: Declare,
+) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 50)
+    found = stream.tick()
+    [request] = found.requests
+    sensors = stream.run(request)
+    # The tags as Dagster copies and sets them: see DagsterInstance.create_reexecuted_run.
+    parent = {PARENT_TAG: sensors.run_id, ROOT_TAG: sensors.run_id}
+
+    def attempt() -> object:
+        return stream.sql("select committed_attempt from kafka_publication")
+
+    assert stream.run(request, **parent, **{RETRY_TAG: "1"}).success
+    assert attempt() == 1
+    by_hand = stream.run(request, **parent)
+    assert by_hand.success
+    assert attempt() == 2
+    # Dagster tries a run again that has committed, and was killed before it could tell.
+    mine = {PARENT_TAG: by_hand.run_id, ROOT_TAG: sensors.run_id}
+    assert stream.run(request, **mine, **{RETRY_TAG: "2"}).success
+    assert attempt() == 2
+    assert stream.sql(f"select count(*) from {stream.name}") == 50
+
+
+def test_an_automatic_retry_of_a_backfill_replaces_unless_the_backfill_has(landing: Declare, monkeypatch) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 50)
+    stream.land()
+    [key] = stream.keys()
+
+    def fails(*given: object) -> None:
+        raise RuntimeError("killed before its COMMIT")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "verify_attempts", fails)
+        died = stream.replay(key)
+    assert not died.success
+    retry = stream.replay(key, **{PARENT_TAG: died.run_id, ROOT_TAG: died.run_id, RETRY_TAG: "1"})
+    assert retry.success
+    assert stream.rows("select committed_attempt, run_id from kafka_publication") == [(3, retry.run_id)]
+    again = stream.replay(key, **{PARENT_TAG: retry.run_id, ROOT_TAG: died.run_id, RETRY_TAG: "2"})
+    assert again.success
+    assert stream.rows("select committed_attempt, run_id from kafka_publication") == [(3, retry.run_id)]
     assert stream.sql(f"select count(*) from {stream.name}") == 50
 
 

@@ -36,9 +36,37 @@ OF_RESULTS = (
     mutant(
         "a run of the sensor replaces what is committed",
         "sinks/publish.py",
-        'return work.replaces or publication.state != "committed"',
+        "return not publication.stays(replaces=work.replaces, keeps=work.keeps)",
         "return True",
         SQLITE + "test_a_run_of_the_sensor_does_nothing_for_what_is_committed",
+    ),
+    mutant(
+        "a retry replaces what it tries again has committed",
+        "ledger/publications.py",
+        " or self.run_id in keeps)",
+        ")",
+        "unit/test_reruns.py::test_a_result_that_is_kept_stays_and_its_neighbours_are_replaced",
+    ),
+    mutant(
+        "who executes the sensor's run again by hand replaces nothing",
+        "assets/reruns.py",
+        "replaces=by_hand or TOKEN_TAG not in tags",
+        "replaces=TOKEN_TAG not in tags",
+        "unit/test_reruns.py::test_a_sensors_run_that_is_executed_again_by_hand_replaces",
+    ),
+    mutant(
+        "a topic that is gone takes the others' places",
+        "assets/tick.py",
+        ", topics=shown(seen))",
+        ")",
+        "unit/test_tick.py::test_a_topic_that_is_gone_takes_no_place_of_those_that_wait",
+    ),
+    mutant(
+        "what was given up of a deleted topic is so for ever",
+        "ledger/requests.py",
+        ', p.state != "committed", s.kind == "normal")\n            .group_by',
+        ', p.state != "committed")\n            .group_by',
+        "unit/test_tick.py::test_a_given_up_slice_of_a_topic_that_was_created_again_is_nobodys_trouble",
     ),
     mutant(
         "Kafka is not asked again",

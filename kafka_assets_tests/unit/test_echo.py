@@ -11,9 +11,11 @@ from sqlalchemy import text
 
 from kafka_assets.assets import echo
 from kafka_assets.assets.cursor import Cursor
+from kafka_assets.ledger.claims import claim, record_failure
 from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.publications import find
 from kafka_assets.slices import SliceKey
-from kafka_assets_tests.ledgers import scalar
+from kafka_assets_tests.ledgers import ASSET, scalar
 from kafka_assets_tests.ticking import KEY, Desk, orders
 
 pytestmark = pytest.mark.slow
@@ -99,6 +101,24 @@ def test_an_empty_dagster_hears_all_over_several_ticks(landed: Desk) -> None:
         assert other.told == landed.told
         assert set(other.keys) == set(landed.keys)
         assert scalar(landed.engine, "select count(*) from orders") == 120
+
+
+def test_a_key_that_was_given_up_comes_back_to_an_empty_dagster(desk: Desk) -> None:
+    desk.broker.set("orders", 30)
+    desk.tick()
+    bad = SliceKey.parse("orders:0:10-20")
+    desk.publish([key for key in map(SliceKey.parse, desk.keys) if key != bad])
+    held = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=[bad]).values()), run_id="bad")
+    assert record_failure(desk.engine, held, reason="no good", max_attempts=1)
+    desk.tick()
+    with dg.DagsterInstance.ephemeral() as instance:
+        other = Desk(desk.engine, instance, desk.broker, desk.stream)
+        until_quiet(other, most=5)
+        assert set(other.keys) == set(desk.keys)
+        assert str(bad) not in other.told
+        other.publish([bad])
+        other.tick()
+        assert other.told == set(other.keys)
 
 
 def test_what_was_wiped_is_told_again_by_the_sweep(landed: Desk) -> None:

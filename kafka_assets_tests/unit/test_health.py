@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
-from kafka_assets.assets.checks import _evaluation, _news
+from kafka_assets.assets import judging
+from kafka_assets.assets.checks import _evaluation, _news, the_health_sensor
+from kafka_assets.assets.decorator import kafka_asset
+from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.judging import judge
+from kafka_assets.assets.resources import default_resources
+from kafka_assets.broker.connection import Connection
+from kafka_assets.errors import LedgerBusy, SettingsError
+from kafka_assets.ledger.health import Health
 from kafka_assets.verdicts import (
     HANGING_MS,
+    NAMES,
     Place,
     Recent,
     Verdict,
     exact_counts,
     hanging_transaction,
+    lag,
     retention_headroom,
 )
-from kafka_assets_tests.health_contract import HealthContract
+from kafka_assets_tests.downstream_contract import changed
+from kafka_assets_tests.health_contract import HealthContract, landed
+from kafka_assets_tests.ledgers import ASSET, plan
+from kafka_assets_tests.ticking import KEY, orders
 
 PLACE = Place("orders", 0, 20, 10, log_start=0, last_stable=20, high_watermark=20, tail_offsets=10, tail_end=20,
               tail_uncommitted_from=10, waits_ms=5000)  # fmt: skip
@@ -34,6 +51,8 @@ def test_what_waits_and_expires_soon_or_already_is_said() -> None:
     late = retention_headroom([PLACE], retention_ms=kept, oldest_ms={"orders:0": 0}, now_ms=hour - 1000)
     assert (late.passed, late.numbers["headroom_seconds"]) == (False, 1)
     assert retention_headroom([PLACE], retention_ms=kept, oldest_ms={"orders:0": 0}, now_ms=hour // 2).passed
+    unasked = retention_headroom([PLACE], retention_ms=kept, oldest_ms={}, now_ms=9 * hour)
+    assert "of 1 partitions the broker did not tell" in unasked.said
     assert retention_headroom([PLACE], retention_ms={"orders": None}, oldest_ms={"orders:0": 0}, now_ms=9 * hour).passed
     gone = retention_headroom([replace(PLACE, log_start=12)], retention_ms=kept, oldest_ms={}, now_ms=0)
     assert (gone.passed, gone.numbers["expired_offsets"]) == (False, 2)
@@ -50,6 +69,95 @@ def test_counts_of_an_upsert_table_are_its_books_and_quarantine() -> None:
     one = Recent("orders:0:0-10", 10, 1, 9, rows_found=None, quarantine_found=1)
     assert exact_counts([one]).passed
     assert not exact_counts([replace(one, quarantine_found=0)]).passed
+
+
+def test_offsets_of_a_topic_that_is_gone_say_what_can_be_done() -> None:
+    late = lag([PLACE], max_lag_ms=1000, gone={"orders"})
+    assert not late.passed
+    assert "10 of them are of orders, which the broker does not show" in late.said
+    assert "create it again" in late.said
+    assert "create it again" not in lag([PLACE], max_lag_ms=1000, gone={"others"}).said
+
+
+def test_without_a_broker_the_ledger_is_judged_and_the_rest_is_not_known(engine: Engine) -> None:
+    landed(engine)
+    changed(engine, "delete from orders where kafka_offset = 5")
+    found = judge(engine, _nobody, [orders(max_bad_ratio=1.0)])
+    told = {one.name: one for one in found.verdicts[ASSET]}
+    assert {name for name, one in told.items() if not one.known} == {"retention_headroom", "hanging_transaction"}
+    assert not told["retention_headroom"].passed
+    assert "no Kafka broker is known" in told["retention_headroom"].said
+    assert {name for name, one in told.items() if one.known and not one.passed} == {"exact_counts"}
+    assert found.down
+    assert _evaluation(KEY, told["retention_headroom"]).severity == dg.AssetCheckSeverity.WARN
+    assert _evaluation(KEY, told["exact_counts"]).severity == dg.AssetCheckSeverity.ERROR
+
+
+def test_what_the_ledger_knows_to_have_expired_is_said_without_a_broker(engine: Engine) -> None:
+    plan(engine, slices=[(0, 10)])
+    changed(engine, "update kafka_progress set log_start = 5")
+    [late] = [one for one in judge(engine, _nobody, [orders()]).verdicts[ASSET] if one.name == "retention_headroom"]
+    assert (late.passed, late.known, late.numbers["expired_offsets"]) == (False, True, 5)
+
+
+@pytest.mark.parametrize(
+    "trouble", [LedgerBusy("the database was busy"), OperationalError("select", {}, Exception("no such operator"))]
+)
+def test_one_streams_trouble_hides_no_other_ones_checks(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    landed(engine)
+    asked = judging.health
+
+    def busy(engine: Engine, *, asset: str, target: str, counted: bool) -> Health:
+        if asset == "payments":
+            raise trouble
+        return asked(engine, asset=asset, target=target, counted=counted)
+
+    monkeypatch.setattr(judging, "health", busy)
+    found = judge(engine, _nobody, [orders(name="payments", target="payments", topic="payments"), orders()])
+    assert list(found.verdicts) == [ASSET]
+    assert found.troubles[0].startswith("payments: the database")
+
+
+def test_the_sensor_judges_the_ledger_without_a_broker(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed(engine)
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", str(engine.url))
+    monkeypatch.delenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", raising=False)
+    declared: Any = kafka_asset(name=ASSET, topic="orders", target="orders", schema="id BIGINT", max_bad_ratio=1.0)
+    defs = build_definitions([declared(lambda records: records)])
+
+    def told(cursor: str | None) -> tuple[set[str], Any]:
+        with (
+            dg.DagsterInstance.ephemeral() as instance,
+            dg.build_sensor_context(
+                instance=instance, definitions=defs, resources=default_resources(), cursor=cursor
+            ) as context,
+        ):
+            found = the_health_sensor().evaluate_tick(context)
+        events = [one for one in found.asset_events if isinstance(one, dg.AssetCheckEvaluation)]
+        return {one.check_name for one in events if not one.passed}, found
+
+    failed, found = told(None)
+    assert failed == {"retention_headroom", "hanging_transaction"}
+    assert len(found.asset_events) == len(NAMES)
+    failed, found = told(found.cursor)
+    assert (failed, found.asset_events) == (set(), [])
+    assert "no Kafka broker is known" in str(found.skip_message)
+
+
+def _nobody() -> Connection:
+    raise SettingsError("no Kafka broker is known")
+
+
+def test_that_nobody_knows_is_another_answer_than_no() -> None:
+    unknown = Verdict("lag", True, "said").unless("it is down")
+    _, cursor = _news([_evaluation(KEY, unknown)], None)
+    assert _news([_evaluation(KEY, unknown)], cursor)[0] == []
+    assert len(_news([_evaluation(KEY, Verdict("lag", False, "said"))], cursor)[0]) == 1
 
 
 def test_dagster_is_told_what_changed_and_the_rest_now_and_then() -> None:

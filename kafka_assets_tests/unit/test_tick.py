@@ -12,12 +12,14 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
+from kafka_assets.assets.by_hand import preview
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.definitions import build_definitions, load_assets
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
+from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import requests
 from kafka_assets.ledger.claims import claim, record_failure
@@ -382,6 +384,32 @@ def test_slices_of_a_topic_that_is_gone_are_in_nobodys_run(desk: Desk, broker: B
         connection.execute(text("update kafka_claim set not_before = 0"))
     [request] = desk.tick().requests
     assert [key.topic for key in desk.keys_of(request)] == ["shop.b"]
+
+
+def test_a_topic_that_is_gone_takes_no_place_of_those_that_wait(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(topics="shop.*", slices={"waiting": 10})
+    broker.set("shop.a", 200)
+    assert desk.tick().planned == 10
+    del broker.topics["shop.a"]
+    broker.set("shop.b", 30)
+    dry = preview(desk.engine, Connection("nowhere:1"), [desk.stream])
+    assert [one.key.topic for one in dry.slices] == ["shop.b"] * 3
+    assert dry.waiting == {ASSET: 10}, "it is said how many there are, all the same"
+    assert desk.tick().planned == 3
+
+
+def test_a_given_up_slice_of_a_topic_that_was_created_again_is_nobodys_trouble(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    desk.tick()
+    [key] = [SliceKey.parse(key) for key in desk.keys]
+    claims = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=[key]).values()), run_id="bad")
+    assert record_failure(desk.engine, claims, reason="no good", max_attempts=1)
+    assert requests.given_up(desk.engine, assets=[ASSET]) == {ASSET: 1}
+    broker.set("orders", 5, topic_id="id-2")
+    desk.tick()
+    assert rows(desk.engine, "select kind from kafka_slice where end_offset = 10") == [("lost",)]
+    assert requests.given_up(desk.engine, assets=[ASSET]) == {}
+    assert desk.tick().troubles == []
 
 
 def test_what_is_planned_of_a_topic_that_the_stream_names_no_more_is_landed(desk: Desk, broker: Broker) -> None:

@@ -1,0 +1,151 @@
+"""Judging streams by what ledger and broker say of them. Where one does not answer, the rest is judged all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.keeping import Keeping, keeping, times_at
+from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.errors import KafkaAssetsError, TopicMissing
+from kafka_assets.ledger.health import Health, gaps_of, health
+from kafka_assets.streams import Derived, Stream
+from kafka_assets.verdicts import (
+    Place,
+    Verdict,
+    exact_counts,
+    hanging_transaction,
+    lag,
+    no_gaps,
+    quarantine_ratio,
+    retention_headroom,
+    stuck_slices,
+)  # fmt: skip
+
+
+@dataclass
+class Judged:
+    """The verdicts on each stream by its name, and of whom there are none, or not all, with the reason."""
+
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict[str, "list[Verdict]"])
+    troubles: list[str] = field(default_factory=list[str])
+    down: bool = False
+    """Whether the broker did not answer at all."""
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """What the broker said of the topics; nothing of those in `silent`, or of any where it is `down`."""
+
+    kept: Mapping[str, Keeping] = field(default_factory=dict[str, Keeping])
+    oldest: Mapping[str, int] = field(default_factory=dict[str, int])
+    open_since: Mapping[str, int] = field(default_factory=dict[str, int])
+    silent: Mapping[str, str] = field(default_factory=dict[str, str])
+    gone: Collection[str] = ()
+    down: str | None = None
+
+    def silence(self, places: Sequence[Place]) -> str | None:
+        """Why the broker's part of a verdict on these cannot be had, where it cannot."""
+        return self.down or next((self.silent[one.topic] for one in places if one.topic in self.silent), None)
+
+
+def judge(
+    engine: Engine, connect: Callable[[], Connection], streams: Sequence[Stream], *, deep: bool = False
+) -> Judged:
+    """All checks of these streams: some short queries for each, and three questions to the broker for all together.
+
+    `deep`: the view kafka_gap is read besides, which has all of history. One stream's trouble never stops the others.
+    """
+    found = Judged()
+    standing: dict[str, Health] = {}
+    gaps: dict[str, list[str]] = {}
+    for stream in streams:
+        try:
+            standing[stream.name] = health(
+                engine, asset=stream.asset, target=stream.target, counted=stream.upsert is None
+            )
+            gaps[stream.name] = gaps_of(engine, stream=_root(stream), asset=stream.asset) if deep else []
+        except KafkaAssetsError as error:
+            found.troubles.append(f"{stream.name}: {error}")
+        except DBAPIError as error:
+            found.troubles.append(f"{stream.name}: the database refuses to tell of it · {error.orig}")
+    heard = _heard(connect, [place for one in standing.values() for place in one.places])
+    if heard.down is not None:
+        found.down = True
+        found.troubles.append(heard.down)
+    for stream in streams:
+        if stream.name in gaps:
+            found.verdicts[stream.name] = _judged(stream, standing[stream.name], gaps[stream.name], heard)
+    return found
+
+
+def _heard(connect: Callable[[], Connection], places: Sequence[Place]) -> _Heard:
+    try:
+        return _asked(connect(), places)
+    except KafkaAssetsError as error:
+        return _Heard(down=str(error))
+
+
+def _asked(connection: Connection, places: Sequence[Place]) -> _Heard:
+    topics = sorted({place.topic for place in places})
+    now = observe(connection, topics)
+    waiting: dict[tuple[str, int], int] = {}
+    for place in places:
+        if place.lag and isinstance(now[place.topic], TopicOffsets):
+            where = (place.topic, place.partition)
+            waiting[where] = min(place.committed_through, waiting.get(where, place.committed_through))
+    held = {
+        (topic, number): part.last_stable
+        for topic, found in now.items()
+        if isinstance(found, TopicOffsets)
+        for number, part in found.partitions.items()
+        if part.high_watermark > part.last_stable
+    }
+    return _Heard(
+        kept=keeping(connection, topics),
+        oldest={f"{topic}:{number}": at for (topic, number), at in times_at(connection, waiting).items()},
+        open_since={
+            f"{topic}:{number}": at for (topic, number), at in times_at(connection, held, committed=False).items()
+        },
+        silent={
+            topic: str(found)
+            for topic, found in now.items()
+            if isinstance(found, KafkaAssetsError) and not isinstance(found, TopicMissing)
+        },
+        gone={topic for topic, found in now.items() if isinstance(found, TopicMissing)},
+    )
+
+
+def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard) -> list[Verdict]:
+    places: Sequence[Place] = standing.places
+    # What is read from another asset's table expires with nobody's retention, and asks no broker.
+    derived = isinstance(stream, Derived)
+    expiring: Sequence[Place] = () if derived else places
+    silent = None if derived else heard.silence(places)
+    return [
+        no_gaps(places, below=standing.below, found=gaps),
+        exact_counts(standing.recent),
+        lag(
+            places,
+            max_lag_ms=int(stream.max_lag.total_seconds() * 1000),
+            skipped=standing.skipped,
+            gone=heard.gone,
+        ),
+        quarantine_ratio(standing.recent, max_bad_ratio=stream.max_bad_ratio),
+        retention_headroom(
+            expiring,
+            retention_ms={topic: one.retention_ms for topic, one in heard.kept.items()},
+            oldest_ms=heard.oldest,
+            now_ms=standing.now_ms,
+        ).unless(silent),
+        hanging_transaction(expiring, since_ms=heard.open_since, now_ms=standing.now_ms).unless(silent),
+        stuck_slices(standing.waiting),
+    ]
+
+
+def _root(stream: Stream) -> str:
+    return stream.root if isinstance(stream, Derived) else stream.name
