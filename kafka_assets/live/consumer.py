@@ -149,7 +149,8 @@ class _Turns:
             return False
         self._asked = now
         try:
-            left = remaining(self._engine, self._goal)
+            # Its own leases, too: it moves planned_through and committed_through together.
+            left = remaining(self._engine, self._goal, leased=True)
         except LedgerBusy as error:
             _log.warning("%s", error)
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.topics import delete_topic
-from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicChanged, TopicMissing
+from kafka_assets.errors import BrokerUnavailable, NotCaughtUp, SliceFailed, TopicChanged, TopicMissing
 from kafka_assets.live import loop
 from kafka_assets.live.consumer import LiveConsumer
+from kafka_assets.live.landing import Landing
+from kafka_assets.live.limits import Limits
 from kafka_assets.settings import Settings
 from kafka_assets_tests.integration.groups import fresh
 from kafka_assets_tests.integration.living import Living, orders, waited
@@ -275,6 +278,38 @@ def test_it_ends_when_it_has_caught_up_and_kafka_is_told_only_on_request(living:
     assert stream.consumer().run(until_caught_up=True).records == 10
     assert describe_group(stream.connection, stream.stream.asset).offsets[stream.stream.reads, 0] == 40
     assert stream.consumer().run(until_caught_up=True).records == 0
+
+
+def test_a_backlog_of_several_batches_is_landed_before_it_counts_as_caught_up(
+    living: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land = Landing.land
+
+    def slowly(self: Landing, parts: Any) -> Any:
+        time.sleep(0.4)  # the partition is leased, and most of it not landed, whenever the ledger is asked
+        return land(self, parts)
+
+    monkeypatch.setattr(Landing, "land", slowly)
+    stream = living()
+    stream.topic()
+    stream.ids(0, 900)
+    done = stream.consumer(limits=Limits(records=100, delay=0.05)).run(until_caught_up=True)
+    assert (done.records, stream.count) == (900, 900) and done.commits >= 9
+
+
+def test_a_partition_in_trouble_has_not_caught_up(living: Declare) -> None:
+    stream = living(on_expired="fail")
+    stream.topic(partitions=2)
+    stream.ids(0, 30)
+    stream.ids(0, 40, partition=1)
+    stream.consumer().run(until_caught_up=True)
+    stream.ids(30, 60)
+    with admin(stream.connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(stream.stream.reads, 0, 45)]))
+    with pytest.raises(NotCaughtUp, match="30 offsets are not committed") as raised:
+        stream.consumer().run(until_caught_up=True, patience=timedelta(seconds=2))
+    assert "expired before they were planned" in raised.value.why
+    assert stream.sql("select count(*) from kafka_progress where owner is not null") == 0
 
 
 def test_nothing_to_connect_to_and_no_topic_are_said_at_once(living: Declare, tmp_path: Path) -> None:
