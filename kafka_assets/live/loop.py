@@ -41,6 +41,8 @@ _BUSY = 0.02
 _FULL = 1.0
 """Seconds to wait for the worker before the partitions are paused, which drops what was fetched ahead."""
 _COUNTED_EVERY = 1.0
+_OVER = 5.0
+"""Seconds without an error after which trouble with the broker is over; it is not said with every call."""
 _REVIEWED_EVERY = 10.0
 _MOST_BEHIND = 30.0
 """Seconds between two tries, at most."""
@@ -85,6 +87,7 @@ class Loop:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="worker")
         self._held_back = False
         self._failures = 0
+        self._complaint, self._complained_at = "", 0.0
         self._looked_at = 0.0
         self._uncommitted: Sequence[Place] = ()
         self._through: dict[Place, int] = {}
@@ -103,14 +106,16 @@ class Loop:
         """Finish what is being committed, drop what was only gathered, and give the partitions back."""
         leases = self._forget(places)
         deadline = time.monotonic() + self.patience
-        if (flight := self.flight) is not None and any(part.place in places for part in flight.parts):
-            wait([flight.done], timeout=self.patience)
-            if flight.done.done():
-                self._land(flight)
-        # A lease that cannot be given back in time ends by itself, and whoever comes ends its backend.
-        if leases:
-            given_back = self._worker.submit(self.keeper.give_back, leases)
-            wait([given_back], timeout=max(deadline - time.monotonic(), 0.1))
+        try:
+            if (flight := self.flight) is not None and any(part.place in places for part in flight.parts):
+                wait([flight.done], timeout=self.patience)
+                if flight.done.done():
+                    self._land(flight)
+        finally:
+            # A lease that cannot be given back in time ends by itself, and whoever comes ends its backend.
+            if leases:
+                given_back = self._worker.submit(self.keeper.give_back, leases)
+                wait([given_back], timeout=max(deadline - time.monotonic(), 0.1))
 
     def on_lost(self, places: Sequence[Place]) -> None:
         """Others may have them already. What is being committed commits or is fenced: the ledger decides."""
@@ -141,11 +146,12 @@ class Loop:
             self._restart(group, [error.place])
         except (TopicMissing, Retryable) as error:
             # The topic may come back; so may the broker.
-            self.figures.troubles["broker"] = str(error)
-            _log.warning("%s", error)
+            self._complain(error)
             time.sleep(_POLL)
         else:
-            self.figures.troubles.pop("broker", None)
+            if self.gathering.records or time.monotonic() - self._complained_at > _OVER:
+                self.figures.troubles.pop("broker", None)
+                self._complaint = ""
         if time.monotonic() - self._counted_at > _COUNTED_EVERY:
             self._count(group)
         self.figures.rebalances = group.rebalances.count
@@ -335,6 +341,14 @@ class Loop:
         except KafkaAssetsError as error:
             _log.debug("Kafka was not told the offsets: %s", error)
 
+    def _complain(self, error: KafkaAssetsError) -> None:
+        """Say once what comes again with each call to Kafka."""
+        self.figures.troubles["broker"] = str(error)
+        self._complained_at = time.monotonic()
+        if error.what != self._complaint:
+            self._complaint = error.what
+            _log.warning("%s", error)
+
     def _hold_back(self, group: Subscription, back: bool) -> None:
         if back != self._held_back:
             self._held_back = back
@@ -349,7 +363,8 @@ class Loop:
         return min(_POLL, max(self.gathering.since + self.limits.delay - time.monotonic(), 0.001))
 
     def _backoff(self) -> float:
-        return random.uniform(0.5, 1.0) * min(0.2 * 2**self._failures, _MOST_BEHIND)
+        # Bounded before it is a float: 2**1024 is none, and an outage may be as long.
+        return random.uniform(0.5, 1.0) * min(0.2 * 2 ** min(self._failures, 10), _MOST_BEHIND)
 
     def _count(self, group: Subscription) -> None:
         self.figures.partitions = len(self.gathering.held)
