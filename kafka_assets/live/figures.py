@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
 
 @dataclass
@@ -42,7 +42,24 @@ class Figures:
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self.now())
+        """Of any thread: the mappings are copied at once, since the consumer's own may write them at this moment."""
+        self.now()
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value.copy() if isinstance(value, dict) else value for name, value in found.items()}
+
+    @classmethod
+    def said(cls, found: object) -> Figures | None:
+        """What `as_dict` gave, come back as JSON; None for anything else."""
+        if not isinstance(found, dict) or not found:
+            return None
+        kinds = {name: (int, float) if kind is float else kind for name, kind in _KINDS.items()}
+        given = cast("dict[str, Any]", found)
+        if all(name in kinds and isinstance(value, kinds[name]) for name, value in given.items()):
+            return cls(**given)
+        return None
+
+
+_KINDS = {name: type(value) for name, value in vars(Figures()).items() if not name.startswith("_")}
 
 
 def total(figures: Iterable[Figures]) -> Figures:
