@@ -15,8 +15,9 @@ from typing import Any, Self, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from kafka_assets.broker.admin import LOGGER as LIBRDKAFKA
-from kafka_assets.broker.admin import Watch, create, kafka_error
+from kafka_assets.broker.admin import create, kafka_error
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.long_watch import LongWatch
 from kafka_assets.broker.matching import Matching
 from kafka_assets.broker.member_errors import NotThere, is_expected, member_error
 from kafka_assets.broker.membership import LOGGER, Membership
@@ -63,7 +64,7 @@ class Subscription:
         self._error: KafkaAssetsError | None = None
         self._causes: list[str] = []
         self._closed = False
-        self._watch = Watch(connection)
+        self._watch = LongWatch(connection)
         config: dict[str, Any] = {
             **membership.config(connection),
             **(properties or {}),
@@ -226,6 +227,8 @@ class Subscription:
         self._closed = True
         if self._owned:
             self._gone("revoked", sorted(self._owned), self._on_revoke)
+        # What was wrong with records that nobody wants any more is no reason to fail.
+        self._error = None
         self._raise_what_waits()
 
     # -- rebalances: called by librdkafka inside consume() and close(), in the caller's thread
