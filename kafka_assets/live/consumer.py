@@ -103,7 +103,7 @@ class LiveConsumer:
                 keeper=keeper,
                 limits=self.limits,
                 figures=self.figures,
-                patience=self.membership.max_poll_interval * _REVOKED_WITHIN,
+                patience=self.membership.poll_interval(connection) * _REVOKED_WITHIN,
                 tell_kafka=self.tell_kafka,
             )
             topics = [stream.topic] if stream.topic is not None else f"^{stream.topics}"
