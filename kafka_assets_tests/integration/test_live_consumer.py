@@ -18,7 +18,7 @@ from kafka_assets.broker.admin import admin
 from kafka_assets.broker.configs import add_partitions
 from kafka_assets.broker.groups import describe_group
 from kafka_assets.broker.offsets import TopicOffsets, observe
-from kafka_assets.broker.produce import Record, transaction
+from kafka_assets.broker.produce import Record, produce, transaction
 from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.topics import delete_topic
 from kafka_assets.errors import BrokerUnavailable, NotCaughtUp, SliceFailed, TopicChanged, TopicMissing
@@ -129,6 +129,14 @@ def test_a_partition_that_is_added_and_a_topic_that_matches_later_are_landed_and
         (f"{prefix}.a", 1),
         (f"{prefix}.b", 1),
     ]
+
+
+def test_a_pattern_may_begin_with_flags(living: Declare) -> None:
+    prefix = fresh("shop")
+    stream = living(topics=rf"(?i){prefix}\..*")
+    stream.topic(name=f"{prefix.upper()}.a")
+    stream.ids(0, 10, topic=f"{prefix.upper()}.a")
+    assert stream.consumer().run(until_caught_up=True).records == 10
 
 
 def test_a_member_that_joins_and_one_that_leaves_lose_nothing(living: Declare) -> None:
@@ -264,6 +272,36 @@ def test_a_stream_that_is_too_far_behind_is_read_from_its_newest_offsets_on(
             one.commit()
         waited(lambda: stream.sql("select planned_through from kafka_progress") == 592)
     assert stream.exact() and stream.sql("select count(*) from kafka_slice where kind = 'skipped'") in {1, 2}
+
+
+def test_old_records_are_left_out_by_their_own_time(living: Declare) -> None:
+    stream = living(skip_when_behind={"age": "1h", "keep": 5})
+    stream.topic()
+    old_ms = 1_600_000_000_000
+    records = (Record(value=b'{"id": %d}' % number, partition=0, timestamp_ms=old_ms) for number in range(40))
+    produce(stream.connection, stream.stream.reads, records)
+    stream.ids(40, 60)
+    with stream.consuming():
+        waited(lambda: stream.count == 5)
+        stream.ids(60, 100)
+        waited(lambda: stream.count == 45)  # young ones are landed, however many
+    skipped = stream.rows("select start_offset, end_offset, reason from kafka_slice where kind = 'skipped'")
+    assert [one[:2] for one in skipped] == [(0, 55)] and skipped[0][2].startswith("skip_when_behind")
+    assert stream.exact()
+
+
+def test_what_retention_took_is_lost_and_not_jumped_over(living: Declare) -> None:
+    stream = living(on_expired="record", skip_when_behind={"records": 100, "keep": 10, "every": "1s"})
+    stream.topic()
+    stream.ids(0, 10)
+    stream.consumer().run(until_caught_up=True)
+    stream.ids(10, 400)
+    with admin(stream.connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(stream.stream.reads, 0, 200)]))
+    stream.consumer().run(until_caught_up=True)
+    slices = "select start_offset, end_offset, kind from kafka_slice order by start_offset"
+    assert stream.rows(slices) == [(0, 10, "normal"), (10, 200, "lost"), (200, 390, "skipped"), (390, 400, "normal")]
+    assert stream.count == 20 and stream.exact()
 
 
 def test_it_ends_when_it_has_caught_up_and_kafka_is_told_only_on_request(living: Declare) -> None:
