@@ -22,7 +22,7 @@ from kafka_assets.broker.produce import Record, produce, transaction
 from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.topics import delete_topic
 from kafka_assets.errors import BrokerUnavailable, NotCaughtUp, SliceFailed, TopicChanged, TopicMissing
-from kafka_assets.live import loop
+from kafka_assets.live import beginning
 from kafka_assets.live.consumer import LiveConsumer
 from kafka_assets.live.landing import Landing
 from kafka_assets.live.limits import Limits
@@ -253,7 +253,7 @@ def test_what_expires_under_a_consumer_is_never_jumped_over(living: Declare) -> 
 def test_a_stream_that_is_too_far_behind_is_read_from_its_newest_offsets_on(
     living: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_REVIEWED_EVERY", 0.2)
+    monkeypatch.setattr(beginning, "_REVIEWED_EVERY", 0.2)
     stream = living(skip_when_behind={"records": 100, "keep": 10, "every": "1s"})
     stream.topic()
     stream.ids(0, 90)

@@ -22,6 +22,7 @@ from kafka_assets.errors import BrokerUnavailable, LeaseHeld, LedgerBusy, SliceF
 from kafka_assets.forms import ArrowForm
 from kafka_assets.live import loop as loops
 from kafka_assets.live import taking
+from kafka_assets.live.backoff import Backoff
 from kafka_assets.live.batch import Place
 from kafka_assets.live.figures import Figures
 from kafka_assets.live.keeping import Keeper
@@ -249,7 +250,7 @@ def test_the_group_goes_on_without_a_batch_that_takes_too_long(member: Callable[
     one.revoke(ORDERS)
     assert time.monotonic() - began < 5 and owners(engine) == ["live-1"]
     one.gate.set()
-    one.turns(lambda: one.loop.flight is None)
+    one.turns(lambda: one.loop.committing.flight is None)
     one.wait_for_the_worker()
     # Nobody had taken the partition yet: the batch counts, and the lease is given back after it.
     assert (landed(engine), owners(engine)) == (list(range(50)), [None])
@@ -267,10 +268,10 @@ def test_a_batch_that_comes_after_the_next_owner_is_fenced(
     heir = Live(engine, meet(engine, end=50), "heir").take()
     heir.land(0, 10)
     one.gate.set()
-    one.turns(lambda: one.loop.flight is None)
+    one.turns(lambda: one.loop.committing.flight is None)
     one.wait_for_the_worker()
     assert (landed(engine), owners(engine), one.figures.retries) == (list(range(10)), ["heir"], 1)
-    assert one.loop.waiting == {} and one.figures.restarts == 0, "it is not this member's any more"
+    assert one.loop.beginning.waiting == {} and one.figures.restarts == 0, "it is not this member's any more"
     assert whole(engine)
 
 
@@ -354,13 +355,13 @@ def test_leases_that_cannot_be_begun_with_are_given_back(
             assert owners(engine) == ["live-1"]
             raise LedgerBusy("busy, once")
         if len(asked) == 2:
-            assert one.loop.waiting[ORDERS].lease is None
+            assert one.loop.beginning.waiting[ORDERS].lease is None
         return ready(*given, **more)
 
     monkeypatch.setattr(taking, "ready", busy_once)
     one = member()
     one.assign(ORDERS)
-    one.turns(lambda: asked and one.loop.beginning is None)
+    one.turns(lambda: asked and one.loop.beginning.under_way is None)
     assert owners(engine) == [None]
     one.turns(lambda: len(landed(engine)) == 50)
 
@@ -380,8 +381,10 @@ def test_trouble_with_the_broker_is_said_when_it_changes(
     one.turns(lambda: "broker" not in one.figures.troubles)
 
 
-def test_an_outage_of_any_length_is_waited_out(member: Callable[..., Member]) -> None:
-    one = member()
-    for failures in (0, 7, 1_024, 100_000):
-        one.loop._failures = failures
-        assert 0.1 <= one.loop._backoff() <= 30
+def test_an_outage_of_any_length_is_waited_out() -> None:
+    backoff = Backoff()
+    for _ in range(2_000):
+        backoff.failed()
+    assert 15 <= backoff.seconds() <= 30
+    backoff.worked()
+    assert backoff.seconds() <= 0.2
