@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any
 
 
 @dataclass
@@ -48,18 +48,16 @@ class Figures:
         return {name: value.copy() if isinstance(value, dict) else value for name, value in found.items()}
 
     @classmethod
-    def said(cls, found: object) -> Figures | None:
+    def said(cls, found: Mapping[str, Any]) -> Figures | None:
         """What `as_dict` gave, come back as JSON; None for anything else."""
-        if not isinstance(found, dict) or not found:
-            return None
-        kinds = {name: (int, float) if kind is float else kind for name, kind in _KINDS.items()}
-        given = cast("dict[str, Any]", found)
-        if all(name in kinds and isinstance(value, kinds[name]) for name, value in given.items()):
-            return cls(**given)
+        if found and all(name in _KINDS and isinstance(value, _KINDS[name]) for name, value in found.items()):
+            return cls(**found)
         return None
 
 
-_KINDS = {name: type(value) for name, value in vars(Figures()).items() if not name.startswith("_")}
+_KINDS: dict[str, Any] = {
+    one.name: {"int": int, "float": (int, float)}.get(str(one.type), dict) for one in fields(Figures)
+}
 
 
 def total(figures: Iterable[Figures]) -> Figures:

@@ -158,20 +158,22 @@ def _read(child: Child, process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     with process.stdout:
         for text in process.stdout:
-            found = _json(text)
-            if isinstance(found, dict) and found.keys() == _ERROR:
-                child.said = cast("dict[str, Any]", found)
+            found = _object(text)
+            if found.keys() == _ERROR:
+                child.said = found
             elif (figures := Figures.said(found)) is not None:
                 child.figures = figures
             else:  # a stream's function prints what it likes, and a number is JSON, too
                 _log.info("process %d: %s", child.number, text.rstrip())
 
 
-def _json(text: str) -> object:
+def _object(text: str) -> dict[str, Any]:
+    """Of JSON; empty where it is anything else."""
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except ValueError:
-        return None
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _said(code: int) -> str:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -122,34 +121,17 @@ def test_it_ends_when_it_has_caught_up_in_the_new_group_protocol_too(project: Ca
     assert "heartbeat.interval.ms is left out" in err
 
 
-def described(living: Living) -> Any:
-    """The stream's group, as its coordinator has it: with the assignor, and the members' instance ids."""
-    with admin(living.connection) as asking:
-        return next(iter(asking.answers(asking.client.describe_consumer_groups([living.stream.asset])).values()))
-
-
-@pytest.mark.parametrize(
-    ("options", "assignor", "instances"),
-    [
-        (("--assignor", "range"), "range", {None}),
-        (("--assignor", "roundrobin"), "roundrobin", {None}),
-        (("--instance-id", "desk"), "cooperative-sticky", {"desk-0", "desk-1"}),
-    ],
-    ids=["range", "roundrobin", "static"],
-)
-def test_threads_share_the_partitions_under_each_assignor_and_as_static_members(
-    project: Callable[[str], Project], options: tuple[str, ...], assignor: str, instances: set[str | None]
-) -> None:
+def test_threads_share_the_partitions_each_as_a_static_member(project: Callable[[str], Project]) -> None:
     here = project("postgresql")
     living = here.living
     living.topic(partitions=4)
     for partition in range(4):
         living.ids(0, 50, partition)
-    running = here.live("--threads", "2", "--json", *options)
+    running = here.live("--threads", "2", "--instance-id", "desk", "--json")
     try:
         waited(lambda: living.begun and living.count == 200)
-        waited(lambda: [len(one.assignment.topic_partitions) for one in described(living).members] == [2, 2])
-        found = described(living)
+        waited(lambda: [len(one.assignment.topic_partitions) for one in here.living.described().members] == [2, 2])
+        found = here.living.described()
         for partition in range(4):
             living.ids(50, 100, partition)
         waited(lambda: living.count == 400)
@@ -158,7 +140,7 @@ def test_threads_share_the_partitions_under_each_assignor_and_as_static_members(
     finally:
         running.kill()
     assert running.returncode == 0, err
-    assert found.partition_assignor == assignor and {one.group_instance_id for one in found.members} == instances
+    assert {one.group_instance_id for one in found.members} == {"desk-0", "desk-1"}
     assert json.loads(out.splitlines()[-1])["records"] == 400
     assert living.exact() and living.sql("select count(*) from kafka_progress where owner is not null") == 0
 

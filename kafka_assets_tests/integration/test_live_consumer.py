@@ -161,6 +161,23 @@ def test_a_member_that_joins_and_one_that_leaves_lose_nothing(living: Declare) -
     assert stream.count == ends
 
 
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_assignors_that_take_all_and_give_anew_lose_nothing(living: Declare, assignor: str) -> None:
+    stream = living()
+    stream.topic(partitions=4)
+    with stream.consuming(assignor=assignor) as [first]:
+        for partition in range(4):
+            stream.ids(0, 50, partition)
+        waited(lambda: stream.count > 0)
+        with stream.consuming(assignor=assignor) as [second]:
+            waited(lambda: (first.figures.partitions, second.figures.partitions) == (2, 2))
+            assert stream.described().partition_assignor == assignor
+            for partition in range(4):
+                stream.ids(50, 100, partition)
+            waited(lambda: stream.count == 400)
+    assert stream.exact() and stream.sql("select count(*) from kafka_progress where owner is not null") == 0
+
+
 def test_a_topic_that_is_created_again_is_begun_with_and_the_rest_of_the_old_one_is_lost(living: Declare) -> None:
     stream = living()
     stream.topic()

@@ -261,7 +261,7 @@ def test_a_handshake_that_failed_once_does_not_end_a_member(connection: Connecti
     create_topic(connection, topic, partitions=1)
     one = joined([topic], Membership(fresh("group"), **TIMES))
     polled(one, until=lambda: len(one.owned) == 1)
-    one.group._hear(KafkaError(KafkaError._SSL, "the connection was cut"))
+    one.group._hearing.hear(KafkaError(KafkaError._SSL, "the connection was cut"))
     numbered(connection, topic, 3)
     polled(one, until=lambda: len(one.records) == 3)
 
@@ -271,7 +271,7 @@ def test_what_was_wrong_with_records_is_no_reason_not_to_leave_well(connection: 
     create_topic(connection, topic, partitions=1)
     one = Member(connection, [topic], Membership(fresh("group"), **TIMES))
     polled(one, until=lambda: len(one.owned) == 1)
-    one.group._error = BrokerUnavailable("the coordinator was away")
+    one.group._hearing._error = BrokerUnavailable("the coordinator was away")
     one.group.close()
     assert one.revoked == [[(topic, 0)]]
 
