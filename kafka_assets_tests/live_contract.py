@@ -564,6 +564,7 @@ class LiveContract:
         assert (left.offsets, left.unplanned, left.landable) == (5, 0, 1)
         Attempt(engine, planned).claim().publish()
         assert remaining(engine, goal).offsets == 0
+        assert remaining(engine, goal, leased=True).offsets == 15, "whoever holds the lease has it still to land"
         end_leases(engine)
         left = remaining(engine, goal)
         assert (left.offsets, left.unplanned) == (15, 15)

@@ -104,7 +104,7 @@ class Watch:
         if self.refusal is not None:
             raise refused(self.connection, self.refusal)
         if self.down_since is not None and time.monotonic() - self.down_since > ALL_DOWN_GRACE:
-            if not _has_met_a_broker(client):
+            if not has_met_a_broker(client):
                 raise self.unavailable()
             self.down_since = None
 
@@ -175,7 +175,7 @@ def _answer(future: Future[Answer]) -> Answer | KafkaError:
         return kafka_error(raised)
 
 
-def _has_met_a_broker(client: Any) -> bool:
+def has_met_a_broker(client: Any) -> bool:
     """The cluster's id is known from the first broker's first answer on."""
     try:
         return client.cluster_id(timeout=0.01) is not None

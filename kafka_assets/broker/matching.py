@@ -68,6 +68,7 @@ def _pattern(topics: Sequence[str] | str) -> re.Pattern[str] | None:
             f"{topics!r} is no pattern", why="a pattern begins with ^", cure="give a list of topics, or a pattern ^…"
         )
     try:
-        return re.compile(topics)
+        # All of a name is compared; and flags, as in ^(?i)shop, may stand at the beginning alone.
+        return re.compile(topics[1:])
     except re.error as error:
         raise UsageError(f"{topics!r} is no regular expression of Python's re", why=str(error)) from error

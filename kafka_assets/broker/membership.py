@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from kafka_assets.broker.connection import Connection, consumer_config
-from kafka_assets.errors import UsageError
+from kafka_assets.errors import SettingsError, UsageError
 
 LOGGER = logging.getLogger("kafka_assets.group")
 
@@ -26,7 +26,15 @@ _JAVA = {
 }
 _FORBIDDEN = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type")
 """What librdkafka refuses beside group.protocol=consumer: the broker decides these."""
-_OWN = ("group.id", "group.protocol", "group.instance.id", "group.remote.assignor", "partition.assignment.strategy")
+_OWN = {
+    "group.id": "group (`--group`)",
+    "group.protocol": "protocol (`--group-protocol`)",
+    "group.instance.id": "instance_id (`--instance-id`)",
+    "group.remote.assignor": "assignor (`--assignor`)",
+    "partition.assignment.strategy": "assignor (`--assignor`)",
+}
+"""What a membership says itself, and where: one set of properties is for many groups."""
+_POLL, _SESSION = "max.poll.interval.ms", "session.timeout.ms"
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,11 @@ class Membership:
     protocol: GroupProtocol = "classic"
     instance_id: str | None = None
     """Static membership: who comes back under it within the session's timeout gets the same partitions."""
-    max_poll_interval: float = 300.0
-    """Seconds between two calls of `consume`, and for a callback, after which the group takes the partitions away."""
+    max_poll_interval: float | None = None
+    """Seconds between two calls of `consume`, and for a callback, after which the group takes the partitions away.
+
+    None: the connection's max.poll.interval.ms, or 300. `poll_interval` says what counts.
+    """
     session_timeout: float | None = None
     """Seconds of silence after which a member counts as dead. Classic only; the broker has it in the new protocol."""
 
@@ -70,7 +81,18 @@ class Membership:
         """librdkafka's properties of such a member; it commits nothing by itself, and starts nowhere by itself."""
         given = {name: value for name, value in consumer_config(connection).items() if name not in _OWN}
         given.setdefault("topic.metadata.refresh.interval.ms", "10000")  # 5 minutes until partitions are met, else
-        given["max.poll.interval.ms"] = str(round(self.max_poll_interval * 1000))
+        given[_POLL] = str(round(self.poll_interval(connection) * 1000))
+        config = self._taking_part(given)
+        _say_what_is_dropped(connection.properties, config)
+        return config
+
+    def poll_interval(self, connection: Connection) -> float:
+        """Seconds that a member may take between two polls: its own, or the connection's, or librdkafka's."""
+        if self.max_poll_interval is not None:
+            return self.max_poll_interval
+        return _milliseconds(_POLL, connection.properties.get(_POLL, "300000")) / 1000
+
+    def _taking_part(self, given: dict[str, str]) -> dict[str, str]:
         ours = {"group.id": self.group, "group.protocol": self.protocol}
         if self.instance_id:
             ours["group.instance.id"] = self.instance_id
@@ -81,11 +103,28 @@ class Membership:
             return {**given, **ours}
         ours["partition.assignment.strategy"] = self.assignor or "cooperative-sticky"
         if self.session_timeout is not None:
-            ours["session.timeout.ms"] = str(round(self.session_timeout * 1000))
-        session = int({**given, **ours}.get("session.timeout.ms", "45000"))
+            ours[_SESSION] = str(round(self.session_timeout * 1000))
+        session = _milliseconds(_SESSION, {**given, **ours}.get(_SESSION, "45000"))
         # librdkafka refuses a session that is longer than what a member may take between two polls.
-        ours["session.timeout.ms"] = str(min(session, int(given["max.poll.interval.ms"])))
+        ours[_SESSION] = str(min(session, int(given[_POLL])))
         return {**given, **ours}
+
+
+def _milliseconds(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise SettingsError(
+            f"the Kafka property {name} is {text!r}", why="it is a number of milliseconds", cure="correct it"
+        )
+    return int(text)
+
+
+def _say_what_is_dropped(properties: Mapping[str, str], config: Mapping[str, str]) -> None:
+    for name, said_by in _OWN.items():
+        if name in properties and properties[name] != config.get(name):
+            LOGGER.warning(
+                "the Kafka property %s = %s does not count for the group %s: %s says it",
+                name, properties[name], config["group.id"], said_by,
+            )  # fmt: skip
 
 
 def _leave_out(given: dict[str, str]) -> None:

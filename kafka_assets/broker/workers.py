@@ -59,7 +59,7 @@ class Workers:
         check(self._keeper, commit, group=member, each="batch", offset_first=False, partitions=partitions)
         self._count, self._queue = workers, queue
         self._commit_every, self._max_records = commit_every, max_records
-        self._patience = member.max_poll_interval / 2 if member else 60.0
+        self._patience = member.poll_interval(connection) / 2 if member else 60.0
         self._lanes = Lanes()
         self._paused: set[Where] = set()
         self._kept_at = time.monotonic()

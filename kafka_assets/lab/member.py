@@ -9,8 +9,9 @@ from contextlib import suppress
 
 from kafka_assets.broker.groups import describe_group
 from kafka_assets.broker.membership import Membership
+from kafka_assets.broker.owned import place_of
 from kafka_assets.broker.rebalances import Place
-from kafka_assets.broker.subscription import Subscription, place_of
+from kafka_assets.broker.subscription import Subscription
 from kafka_assets.errors import Retryable
 from kafka_assets.lab.child import Parent
 

@@ -74,8 +74,11 @@ def progress_of(engine: Engine, source_id: int) -> dict[int, Progress]:
     return {row[0]: Progress(planned_through=row[1], pending_ms=row[2]) for row in rows}
 
 
-def remaining(engine: Engine, goal: Mapping[Place, int]) -> Remaining:
-    """What is left to do until everything below the goal is committed, but for what live consumers will land."""
+def remaining(engine: Engine, goal: Mapping[Place, int], *, leased: bool = False) -> Remaining:
+    """What is left to do until everything below the goal is committed, but for what live consumers will land.
+
+    `leased` counts that, too: for a live consumer, whose own leases those are.
+    """
     g, d, p, s = t.progress.c, t.committed.c, t.publication.c, t.slice_.c
     assets = sorted({asset for asset, _, _ in goal})
     with read(engine) as connection:
@@ -106,7 +109,7 @@ def remaining(engine: Engine, goal: Mapping[Place, int]) -> Remaining:
     for row in through:
         end = goal.get((row[0], row[1], row[2]), 0)
         # What a live consumer plans it lands itself; what was planned before it came, runs land.
-        end = min(end, row.planned_through) if row.live else end
+        end = min(end, row.planned_through) if row.live and not leased else end
         offsets += max(0, end - row.committed_through)
         unplanned += max(0, end - row.planned_through)
     landable = sum(row[4] for row in open_slices if row.start_offset < goal.get((row[0], row[1], row[2]), 0))

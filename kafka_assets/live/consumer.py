@@ -103,7 +103,7 @@ class LiveConsumer:
                 keeper=keeper,
                 limits=self.limits,
                 figures=self.figures,
-                patience=self.membership.max_poll_interval * _REVOKED_WITHIN,
+                patience=self.membership.poll_interval(connection) * _REVOKED_WITHIN,
                 tell_kafka=self.tell_kafka,
             )
             topics = [stream.topic] if stream.topic is not None else f"^{stream.topics}"
@@ -149,7 +149,8 @@ class _Turns:
             return False
         self._asked = now
         try:
-            left = remaining(self._engine, self._goal)
+            # Its own leases, too: it moves planned_through and committed_through together.
+            left = remaining(self._engine, self._goal, leased=True)
         except LedgerBusy as error:
             _log.warning("%s", error)
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -42,7 +42,22 @@ class Figures:
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self.now())
+        """Of any thread: the mappings are copied at once, since the consumer's own may write them at this moment."""
+        self.now()
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value.copy() if isinstance(value, dict) else value for name, value in found.items()}
+
+    @classmethod
+    def said(cls, found: Mapping[str, Any]) -> Figures | None:
+        """What `as_dict` gave, come back as JSON; None for anything else."""
+        if found and all(name in _KINDS and isinstance(value, _KINDS[name]) for name, value in found.items()):
+            return cls(**found)
+        return None
+
+
+_KINDS: dict[str, Any] = {
+    one.name: {"int": int, "float": (int, float)}.get(str(one.type), dict) for one in fields(Figures)
+}
 
 
 def total(figures: Iterable[Figures]) -> Figures:

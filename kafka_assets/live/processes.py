@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from kafka_assets.live.figures import Figures, total
 
@@ -25,6 +25,8 @@ _WELL = 60.0
 _DRAIN = 120.0
 """Seconds that children are given to drain before they are killed."""
 _LOOK = 0.2
+_ERROR = {"error", "retryable"}
+"""What a child says of the error that it ends with."""
 
 
 @dataclass
@@ -156,15 +158,22 @@ def _read(child: Child, process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     with process.stdout:
         for text in process.stdout:
-            try:
-                found = json.loads(text)
-            except ValueError:
-                _log.info("process %d: %s", child.number, text.rstrip())
-                continue
-            if "error" in found:
+            found = _object(text)
+            if found.keys() == _ERROR:
                 child.said = found
-            else:
-                child.figures = Figures(**found)
+            elif (figures := Figures.said(found)) is not None:
+                child.figures = figures
+            else:  # a stream's function prints what it likes, and a number is JSON, too
+                _log.info("process %d: %s", child.number, text.rstrip())
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Of JSON; empty where it is anything else."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _said(code: int) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import Membership
+from kafka_assets.broker.owned import place_of
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.rebalances import Place
-from kafka_assets.broker.subscription import Subscription, place_of
+from kafka_assets.broker.subscription import Subscription
 
 _numbers = itertools.count(1)
 TIMES: dict[str, Any] = {"max_poll_interval": 30.0, "session_timeout": 6.0}

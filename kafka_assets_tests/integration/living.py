@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
+from kafka_assets.broker.admin import admin
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.produce import Record, produce
@@ -91,6 +92,11 @@ class Living:
         assert not any(thread.is_alive() for thread in threads)
         if errors:
             raise errors[0]
+
+    def described(self) -> Any:
+        """Its group, as the coordinator has it: with the assignor, and the members' instance ids."""
+        with admin(self.connection) as asking:
+            return next(iter(asking.answers(asking.client.describe_consumer_groups([self.stream.asset])).values()))
 
     def topic(self, partitions: int = 1, *, name: str | None = None, **config: str) -> None:
         create_topic(self.connection, name or self.stream.reads, partitions=partitions, config=config)

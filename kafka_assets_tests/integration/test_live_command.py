@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from confluent_kafka import TopicPartition
 
+from kafka_assets.broker.admin import admin
 from kafka_assets_tests.integration.living import QUICK, Living, orders, waited
 
 
@@ -117,3 +119,42 @@ def test_it_ends_when_it_has_caught_up_in_the_new_group_protocol_too(project: Ca
     out, err = running.communicate(timeout=120)
     assert running.returncode == 0 and "300 records in" in out and here.living.count == 300, err
     assert "heartbeat.interval.ms is left out" in err
+
+
+def test_threads_share_the_partitions_each_as_a_static_member(project: Callable[[str], Project]) -> None:
+    here = project("postgresql")
+    living = here.living
+    living.topic(partitions=4)
+    for partition in range(4):
+        living.ids(0, 50, partition)
+    running = here.live("--threads", "2", "--instance-id", "desk", "--json")
+    try:
+        waited(lambda: living.begun and living.count == 200)
+        waited(lambda: [len(one.assignment.topic_partitions) for one in here.living.described().members] == [2, 2])
+        found = here.living.described()
+        for partition in range(4):
+            living.ids(50, 100, partition)
+        waited(lambda: living.count == 400)
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 0, err
+    assert {one.group_instance_id for one in found.members} == {"desk-0", "desk-1"}
+    assert json.loads(out.splitlines()[-1])["records"] == 400
+    assert living.exact() and living.sql("select count(*) from kafka_progress where owner is not null") == 0
+
+
+def test_it_ends_with_1_when_nothing_moves_for_as_long_as_its_patience(project: Callable[[str], Project]) -> None:
+    here = project("sqlite")
+    here.living.topic()
+    here.living.ids(0, 20)
+    with here.living.consuming():
+        waited(lambda: here.living.count == 20)
+    here.living.ids(20, 50)
+    with admin(here.living.connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(here.living.stream.reads, 0, 45)]))
+    running = here.live("--until-caught-up", "--patience", "2s")
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 1 and here.living.count == 20, err
+    assert "30 offsets are not committed, and nothing has moved for 2 s" in " ".join(err.split())

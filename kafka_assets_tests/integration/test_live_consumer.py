@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from kafka_assets.broker.admin import admin
 from kafka_assets.broker.configs import add_partitions
 from kafka_assets.broker.groups import describe_group
 from kafka_assets.broker.offsets import TopicOffsets, observe
-from kafka_assets.broker.produce import Record, transaction
+from kafka_assets.broker.produce import Record, produce, transaction
 from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.topics import delete_topic
-from kafka_assets.errors import BrokerUnavailable, SliceFailed, TopicChanged, TopicMissing
-from kafka_assets.live import loop
+from kafka_assets.errors import BrokerUnavailable, NotCaughtUp, SliceFailed, TopicChanged, TopicMissing
+from kafka_assets.live import beginning
 from kafka_assets.live.consumer import LiveConsumer
+from kafka_assets.live.landing import Landing
+from kafka_assets.live.limits import Limits
 from kafka_assets.settings import Settings
 from kafka_assets_tests.integration.groups import fresh
 from kafka_assets_tests.integration.living import Living, orders, waited
@@ -128,6 +131,14 @@ def test_a_partition_that_is_added_and_a_topic_that_matches_later_are_landed_and
     ]
 
 
+def test_a_pattern_may_begin_with_flags(living: Declare) -> None:
+    prefix = fresh("shop")
+    stream = living(topics=rf"(?i){prefix}\..*")
+    stream.topic(name=f"{prefix.upper()}.a")
+    stream.ids(0, 10, topic=f"{prefix.upper()}.a")
+    assert stream.consumer().run(until_caught_up=True).records == 10
+
+
 def test_a_member_that_joins_and_one_that_leaves_lose_nothing(living: Declare) -> None:
     stream = living()
     stream.topic(partitions=4)
@@ -148,6 +159,23 @@ def test_a_member_that_joins_and_one_that_leaves_lose_nothing(living: Declare) -
     assert stream.exact()
     ends = stream.sql("select sum(planned_through) from kafka_progress")
     assert stream.count == ends
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_assignors_that_take_all_and_give_anew_lose_nothing(living: Declare, assignor: str) -> None:
+    stream = living()
+    stream.topic(partitions=4)
+    with stream.consuming(assignor=assignor) as [first]:
+        for partition in range(4):
+            stream.ids(0, 50, partition)
+        waited(lambda: stream.count > 0)
+        with stream.consuming(assignor=assignor) as [second]:
+            waited(lambda: (first.figures.partitions, second.figures.partitions) == (2, 2))
+            assert stream.described().partition_assignor == assignor
+            for partition in range(4):
+                stream.ids(50, 100, partition)
+            waited(lambda: stream.count == 400)
+    assert stream.exact() and stream.sql("select count(*) from kafka_progress where owner is not null") == 0
 
 
 def test_a_topic_that_is_created_again_is_begun_with_and_the_rest_of_the_old_one_is_lost(living: Declare) -> None:
@@ -242,7 +270,7 @@ def test_what_expires_under_a_consumer_is_never_jumped_over(living: Declare) -> 
 def test_a_stream_that_is_too_far_behind_is_read_from_its_newest_offsets_on(
     living: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_REVIEWED_EVERY", 0.2)
+    monkeypatch.setattr(beginning, "_REVIEWED_EVERY", 0.2)
     stream = living(skip_when_behind={"records": 100, "keep": 10, "every": "1s"})
     stream.topic()
     stream.ids(0, 90)
@@ -263,6 +291,36 @@ def test_a_stream_that_is_too_far_behind_is_read_from_its_newest_offsets_on(
     assert stream.exact() and stream.sql("select count(*) from kafka_slice where kind = 'skipped'") in {1, 2}
 
 
+def test_old_records_are_left_out_by_their_own_time(living: Declare) -> None:
+    stream = living(skip_when_behind={"age": "1h", "keep": 5})
+    stream.topic()
+    old_ms = 1_600_000_000_000
+    records = (Record(value=b'{"id": %d}' % number, partition=0, timestamp_ms=old_ms) for number in range(40))
+    produce(stream.connection, stream.stream.reads, records)
+    stream.ids(40, 60)
+    with stream.consuming():
+        waited(lambda: stream.count == 5)
+        stream.ids(60, 100)
+        waited(lambda: stream.count == 45)  # young ones are landed, however many
+    skipped = stream.rows("select start_offset, end_offset, reason from kafka_slice where kind = 'skipped'")
+    assert [one[:2] for one in skipped] == [(0, 55)] and skipped[0][2].startswith("skip_when_behind")
+    assert stream.exact()
+
+
+def test_what_retention_took_is_lost_and_not_jumped_over(living: Declare) -> None:
+    stream = living(on_expired="record", skip_when_behind={"records": 100, "keep": 10, "every": "1s"})
+    stream.topic()
+    stream.ids(0, 10)
+    stream.consumer().run(until_caught_up=True)
+    stream.ids(10, 400)
+    with admin(stream.connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(stream.stream.reads, 0, 200)]))
+    stream.consumer().run(until_caught_up=True)
+    slices = "select start_offset, end_offset, kind from kafka_slice order by start_offset"
+    assert stream.rows(slices) == [(0, 10, "normal"), (10, 200, "lost"), (200, 390, "skipped"), (390, 400, "normal")]
+    assert stream.count == 20 and stream.exact()
+
+
 def test_it_ends_when_it_has_caught_up_and_kafka_is_told_only_on_request(living: Declare) -> None:
     stream = living()
     stream.topic(partitions=3)
@@ -275,6 +333,38 @@ def test_it_ends_when_it_has_caught_up_and_kafka_is_told_only_on_request(living:
     assert stream.consumer().run(until_caught_up=True).records == 10
     assert describe_group(stream.connection, stream.stream.asset).offsets[stream.stream.reads, 0] == 40
     assert stream.consumer().run(until_caught_up=True).records == 0
+
+
+def test_a_backlog_of_several_batches_is_landed_before_it_counts_as_caught_up(
+    living: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land = Landing.land
+
+    def slowly(self: Landing, parts: Any) -> Any:
+        time.sleep(0.4)  # the partition is leased, and most of it not landed, whenever the ledger is asked
+        return land(self, parts)
+
+    monkeypatch.setattr(Landing, "land", slowly)
+    stream = living()
+    stream.topic()
+    stream.ids(0, 900)
+    done = stream.consumer(limits=Limits(records=100, delay=0.05)).run(until_caught_up=True)
+    assert (done.records, stream.count) == (900, 900) and done.commits >= 9
+
+
+def test_a_partition_in_trouble_has_not_caught_up(living: Declare) -> None:
+    stream = living(on_expired="fail")
+    stream.topic(partitions=2)
+    stream.ids(0, 30)
+    stream.ids(0, 40, partition=1)
+    stream.consumer().run(until_caught_up=True)
+    stream.ids(30, 60)
+    with admin(stream.connection) as asking:
+        asking.answers(asking.client.delete_records([TopicPartition(stream.stream.reads, 0, 45)]))
+    with pytest.raises(NotCaughtUp, match="30 offsets are not committed") as raised:
+        stream.consumer().run(until_caught_up=True, patience=timedelta(seconds=2))
+    assert "expired before they were planned" in raised.value.why
+    assert stream.sql("select count(*) from kafka_progress where owner is not null") == 0
 
 
 def test_nothing_to_connect_to_and_no_topic_are_said_at_once(living: Declare, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from kafka_assets.broker.admin import admin
 from kafka_assets.broker.configs import add_partitions
@@ -254,6 +254,26 @@ def test_offsets_are_told_to_kafka_only_on_request_and_only_of_its_own(connectio
     assert describe_group(connection, group).offsets == {}
     one.group.commit({(topic, 0): 7, ("another", 0): 9})
     assert describe_group(connection, group).offsets == {(topic, 0): 7}
+
+
+def test_a_handshake_that_failed_once_does_not_end_a_member(connection: Connection, joined: Any) -> None:
+    topic = fresh("handshake")
+    create_topic(connection, topic, partitions=1)
+    one = joined([topic], Membership(fresh("group"), **TIMES))
+    polled(one, until=lambda: len(one.owned) == 1)
+    one.group._hearing.hear(KafkaError(KafkaError._SSL, "the connection was cut"))
+    numbered(connection, topic, 3)
+    polled(one, until=lambda: len(one.records) == 3)
+
+
+def test_what_was_wrong_with_records_is_no_reason_not_to_leave_well(connection: Connection) -> None:
+    topic = fresh("leaves")
+    create_topic(connection, topic, partitions=1)
+    one = Member(connection, [topic], Membership(fresh("group"), **TIMES))
+    polled(one, until=lambda: len(one.owned) == 1)
+    one.group._hearing._error = BrokerUnavailable("the coordinator was away")
+    one.group.close()
+    assert one.revoked == [[(topic, 0)]]
 
 
 def test_a_broker_that_is_down_is_said_at_once() -> None:

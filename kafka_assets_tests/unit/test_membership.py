@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from kafka_assets.broker import long_watch
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.long_watch import LongWatch
+from kafka_assets.broker.matching import Matching
 from kafka_assets.broker.membership import ASSIGNORS, SERVER_ASSIGNORS, Membership
 from kafka_assets.broker.rebalances import Rebalance, Rebalances, shown
 from kafka_assets.broker.subscription import Subscription
-from kafka_assets.errors import UsageError
+from kafka_assets.errors import BrokerRefused, SettingsError, UsageError
 
 NOWHERE = Connection("127.0.0.1:1", {"log.queue": "false"})
 
@@ -84,16 +88,105 @@ def test_a_session_is_never_longer_than_a_member_may_take_between_polls() -> Non
     assert taken(Membership("g", max_poll_interval=60.0, session_timeout=6.0))["session.timeout.ms"] == "6000"
 
 
-def test_a_group_of_the_users_properties_is_not_joined() -> None:
-    connection = Connection("127.0.0.1:1", {"group.id": "theirs", "group.instance.id": "theirs"})
-    config = taken(Membership("g", instance_id="mine"), connection)
-    assert (config["group.id"], config["group.instance.id"]) == ("g", "mine")
+def test_a_member_may_take_between_polls_what_the_settings_say_unless_it_says_it_itself() -> None:
+    connection = Connection("127.0.0.1:1", {"max.poll.interval.ms": "900000"})
+    assert taken(Membership("g"), connection)["max.poll.interval.ms"] == "900000"
+    assert Membership("g").poll_interval(connection) == 900.0
+    assert taken(Membership("g", max_poll_interval=60.0), connection)["max.poll.interval.ms"] == "60000"
+    assert Membership("g").poll_interval(NOWHERE) == 300.0
+    with pytest.raises(SettingsError, match=r"max\.poll\.interval\.ms is 'long'"):
+        Membership("g").config(Connection("127.0.0.1:1", {"max.poll.interval.ms": "long"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "option"),
+    [
+        ("group.id", "theirs", "--group"),
+        ("group.instance.id", "theirs", "--instance-id"),
+        ("group.protocol", "consumer", "--group-protocol"),
+        ("partition.assignment.strategy", "range", "--assignor"),
+    ],
+)
+def test_a_property_that_a_membership_says_itself_does_not_count_and_that_is_said(
+    name: str, given: str, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = {"instance_id": "mine", "assignor": "roundrobin"}
+    with caplog.at_level("WARNING"):
+        config = taken(Membership("g", **mine), Connection("127.0.0.1:1", {name: given}))
+    assert config[name] != given and f"{name} = {given} does not count" in caplog.text and option in caplog.text
+
+
+def test_a_property_that_agrees_with_the_membership_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        taken(Membership("g", assignor="range"), Connection("127.0.0.1:1", {"partition.assignment.strategy": "range"}))
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("topics", [[], "orders", "^shop("])
 def test_topics_are_a_list_or_a_pattern(topics: Any) -> None:
     with pytest.raises(UsageError):
         Subscription(NOWHERE, topics, Membership("g"), on_assign=lambda _: {}, on_revoke=lambda _: None)
+
+
+class Listed:
+    """A client that knows of these topics."""
+
+    def __init__(self, *names: str) -> None:
+        self.topics = {name: SimpleNamespace(partitions=[0]) for name in names}
+
+    def list_topics(self, timeout: float) -> Any:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("^shop.*", ["shop.a", "shop.b"]),
+        ("^^shop.*$", ["shop.a", "shop.b"]),
+        ("^(?i)shop.*", ["SHOP.c", "shop.a", "shop.b"]),
+        ("^shop.a|bishop", ["bishop", "shop.a"]),
+    ],
+)
+def test_a_pattern_is_compared_with_whole_names(pattern: str, found: list[str]) -> None:
+    matching = Matching(pattern)
+    assert matching.look(Listed("shop.a", "shop.b", "SHOP.c", "bishop", "__shop"), [])  # type: ignore[arg-type]
+    assert matching.topics == found
+
+
+class Handshakes:
+    """A client that has met its cluster, or not, and whose broker answers, or not."""
+
+    def __init__(self, *, met: bool, answers: bool) -> None:
+        self.met, self.answers = met, answers
+
+    def cluster_id(self, timeout: float) -> str | None:
+        return "a cluster" if self.met else None
+
+    def list_topics(self, timeout: float) -> None:
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_a_refused_handshake_ends_a_member_at_once_only_before_it_has_met_the_cluster() -> None:
+    watch = LongWatch(NOWHERE)
+    watch.hear(KafkaError(KafkaError._SSL, "cut"))
+    with pytest.raises(BrokerRefused, match="cut"):
+        watch.check(Handshakes(met=False, answers=False))
+    watch.check(Handshakes(met=True, answers=True))
+    watch.check(Handshakes(met=False, answers=False))
+    watch.hear(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    with pytest.raises(BrokerRefused):
+        watch.check(Handshakes(met=True, answers=True))
+
+
+def test_a_refusal_that_lasts_ends_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_watch, "_ASKED_EVERY", 0.0)
+    watch = LongWatch(NOWHERE)
+    watch.hear(KafkaError(KafkaError._AUTHENTICATION, "another password"))
+    watch.check(Handshakes(met=True, answers=False))
+    monkeypatch.setattr(long_watch, "REFUSED_GRACE", 0.0)
+    with pytest.raises(BrokerRefused, match="another password"):
+        watch.check(Handshakes(met=True, answers=False))
 
 
 def test_rebalances_are_told_once_with_what_caused_them(caplog: pytest.LogCaptureFixture) -> None:

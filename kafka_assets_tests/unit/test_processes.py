@@ -72,6 +72,17 @@ if not mark.exists():
 
 
 @pytest.mark.slow
+def test_what_a_streams_function_prints_is_no_figure(caplog: pytest.LogCaptureFixture) -> None:
+    printed = ["5", "null", '["error"]', '{"id": 7}', '{"records": "many"}', '{"error": "of a row"}', "{}"]
+    lines = [*printed, '{"records": 5, "seconds": 1.0}']
+    family = children(f"print({chr(10).join(lines)!r}, flush=True)")
+    with caplog.at_level("INFO", logger=processes.__name__):
+        assert family.run() is None
+    assert family.deaths == 0 and family.figures.records == 5
+    assert [record.getMessage() for record in caplog.records] == [f"process 0: {text}" for text in printed]
+
+
+@pytest.mark.slow
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     child = "import os, sys; open(sys.argv[1], 'a').write(f'{os.getpid()} '); sys.stdin.read()"
@@ -106,3 +117,31 @@ def test_the_line_says_what_is_done_and_what_waits() -> None:
 def test_figures_of_several_are_one_sum() -> None:
     one, other = Figures(records=1, troubles={"a:0": "x"}), Figures(records=2, troubles={"b:0": "y"})
     assert total([one, other]).records == 3 and set(total([one, other]).troubles) == {"a:0", "b:0"}
+
+
+def test_figures_are_told_while_their_consumer_writes_them() -> None:
+    figures, stop = Figures(), threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for number in range(200):
+                figures.waiting[f"orders:{number}"] = "planned"
+            figures.waiting.clear()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(500):
+            assert set(figures.as_dict()["waiting"].values()) <= {"planned"}
+    finally:
+        sys.setswitchinterval(before)
+        stop.set()
+        writing.join()
+
+
+def test_figures_come_back_as_they_were_told() -> None:
+    told = Figures(records=3, troubles={"a:0": "x"}).as_dict()
+    assert (back := Figures.said(told)) is not None and back.as_dict().keys() == told.keys()
+    assert back.troubles == {"a:0": "x"} and Figures.said({**told, "another": 1}) is None
