@@ -25,6 +25,7 @@ from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
 from kafka_assets.spark.refused import fetch_refused
+from kafka_assets.streams import Stream
 
 
 @runtime_checkable
@@ -52,11 +53,32 @@ def land(engine: Engine, landing: Landing, frame: object, *, replaces: bool, for
     except Exception as error:
         # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end.
         with suppress(Retryable):
-            record_failure(engine, claims, reason=str(error), max_attempts=landing.stream.max_attempts)
+            _give_back(engine, claims, landing.stream, error)
         raise
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
     return [*done, *published]
+
+
+def keep_failure(
+    engine: Engine, stream: Stream, keys: Sequence[SliceKey], *, run_id: str, replaces: bool, error: Exception
+) -> None:
+    """An attempt at these slices that failed before it claimed them.
+
+    Never by force: whoever holds a live lease goes on, since here there is nothing to land.
+    """
+    ensure_schema(engine)
+    found = find(engine, asset=stream.asset, keys=keys).values()
+    wanted = [one for one in found if (replaces or one.state != "committed") and one.kind == "normal"]
+    _refuse_open(engine, wanted)
+    if wanted:
+        _give_back(engine, claim(engine, wanted, run_id=run_id, lease_ms=LEASE_MS), stream, error)
+
+
+def _give_back(engine: Engine, claims: Sequence[Claim], stream: Stream, error: Exception) -> None:
+    said = str(error) if isinstance(error, KafkaAssetsError) else f"{type(error).__name__}: {error}"
+    counts = not isinstance(error, Retryable)
+    record_failure(engine, claims, reason=said, max_attempts=stream.max_attempts, counts=counts)
 
 
 def _publish(

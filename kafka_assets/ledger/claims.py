@@ -13,7 +13,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import terminate, unconnected
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
-from kafka_assets.ledger.publications import Publication, lock_rows
+from kafka_assets.ledger.publications import Publication, batches, lock_rows
 
 LEASE_MS = 60_000
 _TRIES = 5
@@ -94,14 +94,17 @@ def release(engine: Engine, claims: Sequence[Claim]) -> None:
             connection.execute(_mine(held).values(lease_until=None, backend=None, not_before=None, failure=None))
 
 
-def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int) -> bool:
+def record_failure(
+    engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int, counts: bool = True
+) -> bool:
     """Give failed claims back with a pause; what fails alone too often is given up. True when it was.
 
+    A failure that passes by itself does not count: nobody need do anything about the slice.
     A result is never touched: a publication becomes `failed` only from `planned`, under its lock. A server's
     backend stays named, and the lease ends now: where the connection was lost, the server may still hold it.
     """
     backend: Any = null() if engine.dialect.name == "sqlite" else t.claim.c.backend
-    alone = len(claims) == 1
+    alone = counts and len(claims) == 1
     given_up = False
     with write(engine) as connection:
         lock_rows(connection, (held.publication.id for held in claims))
@@ -133,12 +136,9 @@ def record_failure(engine: Engine, claims: Sequence[Claim], *, reason: str, max_
 def _read_claims(engine: Engine, ids: Sequence[int]) -> dict[int, _Read]:
     """Without a lock: a frozen publisher may hold the claim row itself."""
     c = t.claim.c
+    wanted = select(c.publication_id, c.attempt, c.backend, c.run_id, c.lease_until - now_ms())
     with read(engine) as connection:
-        rows = connection.execute(
-            select(c.publication_id, c.attempt, c.backend, c.run_id, c.lease_until - now_ms()).where(
-                c.publication_id.in_(ids)
-            )
-        ).all()
+        rows = [row for some in batches(ids) for row in connection.execute(wanted.where(c.publication_id.in_(some)))]
     return {row[0]: _Read(attempt=row[1], backend=row[2], run_id=row[3], held_ms=row[4] or 0) for row in rows}
 
 
