@@ -124,6 +124,10 @@ class NotCaughtUp(Permanent):
     """Not all that was there at the beginning is committed, and nothing moves any more."""
 
 
+class SparkUnavailable(Retryable):
+    """Spark, or its session, is gone, or the way to it."""
+
+
 class LedgerMissing(Permanent):
     """The database has no ledger, or one of another version."""
 

@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 from sqlalchemy import make_url, text
 
 from kafka_assets import devstack
-from kafka_assets.assets.definitions import Declared
+from kafka_assets.assets.by_hand import plan_now
+from kafka_assets.assets.definitions import Declared, streams_in
 from kafka_assets.assets.io_manager import SliceIOManager
+from kafka_assets.assets.keys import add_keys
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.resources import KafkaResource, SparkResource
 from kafka_assets.assets.runner import Done, Runner
@@ -27,6 +29,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record as Produced
 from kafka_assets.broker.produce import produce
 from kafka_assets.broker.topics import create_topic
+from kafka_assets.errors import NotCaughtUp
 from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.settings import Settings
 from kafka_assets.spark.session import leave_quietly
@@ -115,16 +118,34 @@ class Services:
             database_url=database_url,
             spark_remote=self.spark_remote,
         )
-        resources = {
+        with (
+            dg.DagsterInstance.ephemeral() as instance,
+            Runner(settings, instance=instance, assets=assets, resources=self.resources(database_url)) as runner,
+        ):
+            return runner.until_caught_up(patience=patience)
+
+    def plan(self, asset: dg.AssetsDefinition, *, database_url: str, instance: dg.DagsterInstance) -> list[str]:
+        """Plan what is in the asset's topics now, as the sensor would; the instance gets the new keys, in order."""
+        streams = streams_in([asset])
+        engine = make_engine(database_url)
+        try:
+            planned = plan_now(engine, Connection(self.bootstrap_servers, {}), streams)
+        finally:
+            engine.dispose()
+        if planned.troubles:
+            raise NotCaughtUp("not all could be planned", why=" | ".join(planned.troubles), cure="correct what it says")
+        keys = [str(one.key) for one in planned.slices if one.kind == "normal"]
+        for stream in streams:
+            add_keys(instance, stream, keys)
+        return keys
+
+    def resources(self, database_url: str) -> dict[str, Any]:
+        """What the assets' runs need, for Dagster's own `materialize`."""
+        return {
             KAFKA: KafkaResource(bootstrap_servers=self.bootstrap_servers),
             SPARK: SparkResource(spark_config={"spark.remote": self.spark_remote}),
             IO_MANAGER: SliceIOManager(database_url=database_url),
         }
-        with (
-            dg.DagsterInstance.ephemeral() as instance,
-            Runner(settings, instance=instance, assets=assets, resources=resources) as runner,
-        ):
-            return runner.until_caught_up(patience=patience)
 
     def stop(self) -> None:
         """End all that was started, and delete its data."""

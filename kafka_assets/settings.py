@@ -71,6 +71,7 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
     home = env.get(f"{PREFIX}HOME")
     root = project or (Path(home) if home else project_root())
     given = _from_file(root / FILE)
+    _refuse_other_kinds(given, root / FILE)
     for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "streams"):
         value = env.get(PREFIX + name.upper(), given.get(name))
         if value:
@@ -80,8 +81,7 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
         if name == "spark_remote" and given.get("spark_master"):
             continue
         given.setdefault(name, value)
-    streams = Path(given.get("streams") or ("defs" if (root / "defs").is_dir() else Path(__file__).parent / "defs"))
-    given["streams"] = streams if streams.is_absolute() else root / streams
+    given["streams"] = root / (given.get("streams") or _default_streams(root))
     given.setdefault("database_url", f"sqlite:///{root / STATE / 'kafka_assets.db'}")
     try:
         return Settings.model_validate({**given, "kafka": kafka, "project": root})
@@ -92,6 +92,25 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
             f"the setting {name!r} is not valid: {first['msg'].lower()}",
             cure=f"correct it in {root / FILE} or in the environment ({PREFIX}{name.upper()})",
         ) from error
+
+
+def _default_streams(root: Path) -> Path:
+    """`defs/` of the project. The example is that of this package's own checkout, and nobody else's."""
+    package = Path(__file__).resolve().parent
+    return package / "defs" if root.resolve() == package.parent and not (root / "defs").is_dir() else Path("defs")
+
+
+def _refuse_other_kinds(given: Mapping[str, Any], path: Path) -> None:
+    """What is taken apart before the model sees it; all else is refused there."""
+    for name, kind, example in (
+        ("kafka", dict, "[kafka], and below it a line for each"),
+        ("streams", str, 'streams = "defs"'),
+    ):
+        if name in given and not isinstance(given[name], kind):
+            raise SettingsError(
+                f"the setting {name!r} is not valid: it is {given[name]!r}",
+                cure=f"write in {path}, for example: {example}",
+            )
 
 
 def _from_file(path: Path) -> dict[str, Any]:

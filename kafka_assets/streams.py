@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -167,6 +167,12 @@ class Stream(BaseModel):
         if value is not None and (not value.strip() or len(value) > 255):
             raise ValueError("a group's name has 1 to 255 characters")
         return value
+
+    @field_validator("start")
+    @classmethod
+    def _start(cls, value: str | datetime) -> str | datetime:
+        # Else it would be another moment on each machine.
+        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
     @field_validator("keep_keys")
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 import pyarrow as pa
@@ -26,6 +26,21 @@ from kafka_assets.records import OFFSET, PARTITION
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode_schema import declared
 from kafka_assets.streams import Derived
+
+if TYPE_CHECKING:
+    from kafka_assets.services import Services, local_services
+
+__all__ = [
+    "GivenRows",
+    "Heard",
+    "ListRecords",
+    "Record",
+    "Services",
+    "Session",
+    "local_services",
+    "run_asset",
+    "run_listener",
+]
 
 RAW = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -156,6 +171,15 @@ def _stored(record: Record, topic: str, offset: int) -> StoredRecord:
         timestamp_ms=int(record.timestamp.timestamp() * 1000),
         headers=record.headers,
     )
+
+
+def __getattr__(name: str) -> Any:
+    """The real services stand in a module of their own, which knows this one: it is loaded when somebody asks."""
+    if name in {"Services", "local_services"}:
+        from importlib import import_module
+
+        return getattr(import_module("kafka_assets.services"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class GivenRows(dg.IOManager):

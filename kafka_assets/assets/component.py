@@ -125,6 +125,12 @@ def assets_in(path: Path, *, others: bool = False) -> Sequence[dg.AssetsDefiniti
             why=" ".join(str(error).split())[:500],
             cure=f"write `type: {TYPE}` and `attributes:` with topic (or topics), target and schema",
         ) from error
+    except dg.DagsterInvalidDefinitionError as error:
+        raise StreamError(
+            f"{path} declares an asset that Dagster does not take",
+            why=" ".join(str(error).split())[:500],
+            cure="correct the attribute that it speaks of: an owner is `team:name` or an address, a group one word",
+        ) from error
     except StreamError as error:
         raise StreamError(f"{path}: {error.what}", why=error.why, cure=error.cure) from error
     return found

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from kafka_assets.assets.appearance import Appearance, source_key
 from kafka_assets.assets.landing import Landing
+from kafka_assets.assets.making import called, making
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA
 from kafka_assets.errors import StreamError
 from kafka_assets.forms import ArrowForm, ArrowFunction, keep_form
@@ -89,7 +90,7 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
         partitions_def=dg.DynamicPartitionsDefinition(name=stream.partitions_name),
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key=IO_MANAGER,
-        required_resource_keys={KAFKA, SPARK},
+        required_resource_keys={KAFKA, SPARK, IO_MANAGER},
         deps=_topics(stream),
         code_version=version,
         description=appearance.description or f"The topic {stream.reads} in the table {stream.target}.",
@@ -97,27 +98,26 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
     )
 
     def land(context: dg.AssetExecutionContext) -> Any:
-        def transform(records: DataFrame) -> DataFrame:
-            return function(context, records) if with_context else function(records)
-
         def tell(key: str, metadata: Mapping[str, Any]) -> None:
             context.add_asset_metadata(dict(metadata), partition_key=key)
 
+        # Even a run of one key carries range tags: never `partition_key`.
+        keys = tuple(sorted(SliceKey.parse(key) for key in context.partition_keys))
         steps = Steps()
         steps.now("spark")
-        frame = Landing(
-            stream=stream,
-            # Even a run of one key carries range tags: never `partition_key`.
-            keys=tuple(sorted(SliceKey.parse(key) for key in context.partition_keys)),
-            spark=getattr(context.resources, SPARK).spark_session,
-            records=getattr(context.resources, KAFKA),
-            transform=transform,
-            code_version=version,
-            tags=context.run.tags,
-            run_id=context.run.run_id,
-            tell=tell,
-            steps=steps,
-        ).frame()
+        with making(context, stream, keys):
+            frame = Landing(
+                stream=stream,
+                keys=keys,
+                spark=getattr(context.resources, SPARK).spark_session,
+                records=getattr(context.resources, KAFKA),
+                transform=called(function, stream, context if with_context else None),
+                code_version=version,
+                tags=context.run.tags,
+                run_id=context.run.run_id,
+                tell=tell,
+                steps=steps,
+            ).frame()
         steps.now(None)
         return frame
 

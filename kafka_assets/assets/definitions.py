@@ -16,6 +16,7 @@ from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
+from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.errors import StreamError
 from kafka_assets.streams import Stream
 
@@ -39,7 +40,7 @@ def build_definitions(
     """
     checks = [one for one in assets if isinstance(one, dg.AssetChecksDefinition)]
     streams = streams_in(assets)
-    _refuse_shared_targets(streams)
+    refuse_shared(streams)
     return dg.Definitions(
         assets=[
             *(one for one in assets if one not in checks),
@@ -76,7 +77,7 @@ def load_assets(folder: Path) -> list[Declared]:
                 )
             found.setdefault(name, (asset, path))
     assets = [asset for asset, _ in found.values()]
-    _refuse_shared_targets(streams_in(assets))
+    refuse_shared(streams_in(assets))
     return assets
 
 
@@ -101,26 +102,6 @@ def _declared_in(path: Path, folder: Path) -> Sequence[Declared]:
         name = ".".join(path.relative_to(folder).with_suffix("").parts)
         return [one for one in vars(_load(path, name)).values() if isinstance(one, Declared)]
     return []
-
-
-def _refuse_shared_targets(streams: Sequence[Stream]) -> None:
-    owners: dict[str, str] = {}
-    groups: dict[str, str] = {}
-    for stream in streams:
-        other = groups.setdefault(stream.asset, stream.name)
-        if other != stream.name:
-            raise StreamError(
-                f"streams {other!r} and {stream.name!r} have the same group {stream.asset!r}",
-                why="it is the name under which the ledger keeps what one asset has landed",
-                cure="give one of them another group",
-            )
-        owner = owners.setdefault(stream.target.lower(), stream.name)
-        if owner != stream.name:
-            raise StreamError(
-                f"streams {owner!r} and {stream.name!r} have the same target {stream.target!r}",
-                why="two writers of one table could replace each other's rows",
-                cure="give one of them another target",
-            )
 
 
 def _as_package(folder: Path) -> None:

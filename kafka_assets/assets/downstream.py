@@ -16,12 +16,14 @@ from sqlalchemy import Connection
 from kafka_assets.assets.appearance import Appearance
 from kafka_assets.assets.decorator import Transform, stream_of, version_of, wants_context
 from kafka_assets.assets.landing import CHUNK_OFFSETS, Landing, frame_of
+from kafka_assets.assets.making import called, making
 from kafka_assets.assets.names import IO_MANAGER, SPARK
 from kafka_assets.errors import StreamError
 from kafka_assets.records import OFFSET, ORDINAL, Chunk, Seen
 from kafka_assets.sinks.committed_rows import CommittedRows
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import landed_columns
+from kafka_assets.spark.reached import reached
 from kafka_assets.spark.whole import placed
 from kafka_assets.streams import Derived, Stream, declare
 
@@ -82,24 +84,22 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
     def land(context: dg.AssetExecutionContext) -> Any:
         keys = tuple(sorted(SliceKey.parse(key) for key in context.partition_keys))
 
-        def transform(rows: DataFrame) -> DataFrame:
-            return function(context, rows) if with_context else function(rows)
-
         def tell(key: str, metadata: Mapping[str, Any]) -> None:
             context.add_asset_metadata(dict(metadata), partition_key=key)
 
-        return DerivedLanding(
-            stream=stream,
-            keys=keys,
-            spark=getattr(context.resources, SPARK).spark_session,
-            records=_NoTopic(),
-            transform=transform,
-            code_version=version,
-            tags=context.run.tags,
-            run_id=context.run.run_id,
-            tell=tell,
-            rows=getattr(context.resources, IO_MANAGER).upstream_rows(stream, keys),
-        ).frame()
+        with making(context, stream, keys):
+            return DerivedLanding(
+                stream=stream,
+                keys=keys,
+                spark=getattr(context.resources, SPARK).spark_session,
+                records=_NoTopic(),
+                transform=called(function, stream, context if with_context else None),
+                code_version=version,
+                tags=context.run.tags,
+                run_id=context.run.run_id,
+                tell=tell,
+                rows=getattr(context.resources, IO_MANAGER).upstream_rows(stream, keys),
+            ).frame()
 
     return asset(land)
 
@@ -162,6 +162,7 @@ class DerivedLanding(Landing):
         chunk = self._chunk(batches, {key: Seen(read=read)})
         return replace(chunk, rows=placed(chunk.rows, key))
 
+    @reached()
     def _chunk(self, rows: list[pa.Table], seen: dict[SliceKey, Seen]) -> Chunk:
         # The number of a row in its slice is the upstream's; rows of this asset get their own.
         given = self.transform(frame_of(self.spark, pa.concat_tables(rows))).drop(ORDINAL)

@@ -12,21 +12,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Engine
 
 from kafka_assets.assets.decorator import declared_by
-from kafka_assets.assets.land import land
+from kafka_assets.assets.land import keep_failure, land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
 from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
-from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG
-from kafka_assets.assets.reruns import asked_of
+from kafka_assets.assets.names import FORCE_TAG
+from kafka_assets.assets.reruns import Asked, asked_of
 from kafka_assets.assets.resources import SparkResource
-from kafka_assets.errors import KafkaAssetsError, KeysUnknown, Retryable
+from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import results
 from kafka_assets.settings import load_settings
 from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
-from kafka_assets.slices import SliceKey, digest
+from kafka_assets.slices import SliceKey
 from kafka_assets.spark.decode_schema import declared
-from kafka_assets.streams import Derived
+from kafka_assets.streams import Derived, Stream
 
 PREVIEWED = 10
 """A run of more slices shows no rows of them: each preview is a query, and a page in Dagster's storage."""
@@ -102,8 +102,13 @@ class SliceIOManager(dg.ConfigurableIOManager):
             declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
         )
 
+    def keep_failure(
+        self, stream: Stream, keys: Sequence[SliceKey], *, run_id: str, asked: Asked, error: Exception
+    ) -> None:
+        """Write down why the slices of a run never came to be landed."""
+        keep_failure(self.engine, stream, keys, run_id=run_id, replaces=asked.replaces, keeps=asked.keeps, error=error)
+
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
-        _verify_keys(landing)
         asked = asked_of(landing.tags, run_of=context.step_context.instance.get_run_by_id)
         published = land(
             engine,
@@ -134,20 +139,3 @@ class SliceIOManager(dg.ConfigurableIOManager):
                     f"slice {one.publication.key} was replayed with other records than those committed before: "
                     f"{one.outcome.records_read} now, {one.publication.records_read} then, with another fingerprint"
                 )
-
-
-def _verify_keys(landing: Landing) -> None:
-    """A range in Dagster takes whatever was inserted between its ends, and a reversed one takes nothing."""
-    if not landing.keys:
-        raise KeysUnknown(
-            "the run has no slice",
-            why="its partition range is reversed or empty",
-            cure="materialize again, with keys that exist",
-        )
-    wanted = landing.tags.get(DIGEST_TAG)
-    if wanted is not None and wanted != digest(str(key) for key in landing.keys):
-        raise KeysUnknown(
-            "the run holds other keys than those it was requested for",
-            why="keys were added to Dagster between the ends of its range",
-            cure="nothing: the sensor requests the slices again",
-        )

@@ -25,6 +25,7 @@ from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
 from kafka_assets.spark.refused import fetch_refused
+from kafka_assets.streams import Stream
 
 
 @runtime_checkable
@@ -57,19 +58,42 @@ def land(
     except BaseException as error:
         # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
         # somebody ended the run, which is no Exception, says nothing against its slices.
-        reason = str(error) if isinstance(error, Exception) else "the run was ended while it landed the slice"
         with suppress(Retryable):
-            record_failure(
-                engine,
-                claims,
-                reason=reason,
-                max_attempts=landing.stream.max_attempts,
-                counts=isinstance(error, Exception),
-            )
+            _give_back(engine, claims, landing.stream, error)
         raise
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
     return [*done, *published]
+
+
+def keep_failure(
+    engine: Engine,
+    stream: Stream,
+    keys: Sequence[SliceKey],
+    *,
+    run_id: str,
+    replaces: bool,
+    keeps: Collection[str],
+    error: Exception,
+) -> None:
+    """An attempt at these slices that failed before it claimed them.
+
+    Never by force: whoever holds a live lease goes on, since here there is nothing to land.
+    """
+    ensure_schema(engine)
+    found = find(engine, asset=stream.asset, keys=keys).values()
+    wanted = [one for one in found if not one.stays(replaces=replaces, keeps=keeps) and one.kind == "normal"]
+    _refuse_open(engine, wanted)
+    if wanted:
+        _give_back(engine, claim(engine, wanted, run_id=run_id, lease_ms=LEASE_MS), stream, error)
+
+
+def _give_back(engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException) -> None:
+    said = str(error) if isinstance(error, KafkaAssetsError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, Exception):
+        said = "the run was ended while it landed the slice"
+    counts = isinstance(error, Exception) and not isinstance(error, Retryable)
+    record_failure(engine, claims, reason=said, max_attempts=stream.max_attempts, counts=counts)
 
 
 def _publish(

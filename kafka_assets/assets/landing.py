@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from kafka_assets.slices import Piece, SliceKey, pieces
 from kafka_assets.spark.chunks import fetch_records, good, landed_columns, stream_chunks
 from kafka_assets.spark.decode import decode
 from kafka_assets.spark.deletes import check_key, valued
+from kafka_assets.spark.reached import reached
 from kafka_assets.spark.whole import fetch_slice, placed
 from kafka_assets.streams import Stream
 
@@ -77,10 +78,10 @@ class Landing:
     def frame(self) -> DataFrame:
         """The whole of it, lazily: what the asset's function gives for all slices of the run."""
         if self.stream.scope == "slice":
-            frame = reduce(DataFrame.unionByName, [self.transform(self.decoded(some)) for some in _whole(self.keys)])
+            frame = united([self.transform(self.decoded(some)) for some in _whole(self.keys)])
         else:
             reads = [self.decoded(some) for some in pieces(self.keys, max_offsets=ALL, max_slices=len(self.keys))]
-            frame = self.transform(reduce(DataFrame.unionByName, reads))
+            frame = self.transform(united(reads))
         return self.attached(frame)
 
     def attached(self, frame: DataFrame) -> DataFrame:
@@ -88,6 +89,7 @@ class Landing:
         setattr(frame, _ATTRIBUTE, self)
         return frame
 
+    @reached()
     def schema(self, frame: DataFrame) -> pa.Schema:
         """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read."""
         landed = landed_columns(frame, stream=self.stream).schema
@@ -110,6 +112,7 @@ class Landing:
 
         return read
 
+    @reached()
     def _nothing(self) -> Chunk:
         """Every record expired: an empty chunk keeps the books of each slice."""
         rows = self.schema(self.frame()).empty_table()
@@ -122,6 +125,14 @@ class Landing:
 def _whole(keys: Sequence[SliceKey], read_from: Mapping[SliceKey, int] = MappingProxyType({})) -> list[list[Piece]]:
     """Each slice by itself, uncut."""
     return pieces(keys, max_offsets=ALL, max_slices=1, read_from=read_from)
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """All of them under each other, by halves: a plan as deep as there are slices is more than Spark can take."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return united(frames[:half]).unionByName(united(frames[half:]))
 
 
 def landing_of(frame: object) -> Landing | None:

@@ -9,6 +9,7 @@ import dagster as dg
 
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG
+from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.assets.tick import sensor_result, tick, trouble_reason
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.streams import Stream
@@ -60,11 +61,15 @@ def the_sensor() -> dg.SensorDefinition:
 
 
 def streams_of(context: dg.SensorEvaluationContext, only: Iterable[dg.AssetKey] | None) -> list[Stream]:
-    """The streams of a sensor's repository, in the order of their names."""
+    """The streams of a sensor's repository, in the order of their names.
+
+    Whoever brought them here, components or merged definitions: two that share a group or a table are refused.
+    """
     assert context.repository_def is not None
     wanted = None if only is None else set(only)
     assets = {id(asset): asset for asset in context.repository_def.assets_defs_by_key.values()}
-    found = [stream for asset in assets.values() if (stream := stream_of(asset)) is not None]
-    return sorted(
-        (one for one in found if wanted is None or dg.AssetKey(one.name) in wanted), key=lambda stream: stream.name
+    found = sorted(
+        (stream for asset in assets.values() if (stream := stream_of(asset)) is not None), key=lambda one: one.name
     )
+    refuse_shared(found)
+    return [one for one in found if wanted is None or dg.AssetKey(one.name) in wanted]

@@ -13,7 +13,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import terminate, unconnected
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
-from kafka_assets.ledger.publications import Publication, lock_rows
+from kafka_assets.ledger.publications import Publication, batches, lock_rows
 
 LEASE_MS = 60_000
 _TRIES = 5
@@ -99,8 +99,7 @@ def record_failure(
 ) -> bool:
     """Give failed claims back with a pause; what fails alone too often is given up. True when it was.
 
-    `counts=False`: it was not the slices' fault, and no step towards giving up.
-
+    `counts=False`: it was not the slices' fault, or passes by itself, and is no step towards giving up.
     A result is never touched: a publication becomes `failed` only from `planned`, under its lock. A server's
     backend stays named, and the lease ends now: where the connection was lost, the server may still hold it.
     """
@@ -137,12 +136,9 @@ def record_failure(
 def _read_claims(engine: Engine, ids: Sequence[int]) -> dict[int, _Read]:
     """Without a lock: a frozen publisher may hold the claim row itself."""
     c = t.claim.c
+    wanted = select(c.publication_id, c.attempt, c.backend, c.run_id, c.lease_until - now_ms())
     with read(engine) as connection:
-        rows = connection.execute(
-            select(c.publication_id, c.attempt, c.backend, c.run_id, c.lease_until - now_ms()).where(
-                c.publication_id.in_(ids)
-            )
-        ).all()
+        rows = [row for some in batches(ids) for row in connection.execute(wanted.where(c.publication_id.in_(some)))]
     return {row[0]: _Read(attempt=row[1], backend=row[2], run_id=row[3], held_ms=row[4] or 0) for row in rows}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, select, tuple_, update
 
@@ -13,6 +13,8 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import read
 from kafka_assets.slices import SliceKey
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceK
     """The publications of these slices; every key must be a slice that the ledger planned for this asset."""
     found: dict[SliceKey, Publication] = {}
     with read(engine) as connection:
-        for some in _batches(keys):
+        for some in batches(keys):
             wanted = [(key.topic, key.incarnation, key.partition, key.start, key.end) for key in some]
             columns = (
                 t.source.c.topic,
@@ -125,8 +127,11 @@ def lock(connection: Connection, ids: Iterable[int]) -> list[Publication]:
     """Lock publications in the order of their ids, and read them again as they are now."""
     ordered = sorted(ids)
     lock_rows(connection, ordered)
-    rows = connection.execute(_publications().where(t.publication.c.id.in_(ordered)).order_by(t.publication.c.id))
-    return [_publication(row) for row in rows]
+    found: list[Publication] = []
+    for some in batches(ordered):
+        wanted = _publications().where(t.publication.c.id.in_(some)).order_by(t.publication.c.id)
+        found += map(_publication, connection.execute(wanted))
+    return found
 
 
 def lock_rows(connection: Connection, ids: Iterable[int], *, nowait: bool = False) -> None:
@@ -189,9 +194,12 @@ def counts_of(outcome: Outcome) -> dict[str, Any]:
 
 def results(engine: Engine, ids: Iterable[int]) -> dict[int, Row[Any]]:
     """The publication rows as they stand committed, by id: what Dagster is told."""
+    found: dict[int, Row[Any]] = {}
     with read(engine) as connection:
-        rows = connection.execute(select(t.publication).where(t.publication.c.id.in_(sorted(ids)))).all()
-    return {row.id: row for row in rows}
+        for some in batches(sorted(ids)):
+            rows = connection.execute(select(t.publication).where(t.publication.c.id.in_(some)))
+            found.update((row.id, row) for row in rows)
+    return found
 
 
 def inserted(result: CursorResult[Any]) -> int:
@@ -245,6 +253,6 @@ def _publication(row: Row[Any]) -> Publication:
     )
 
 
-def _batches(keys: Sequence[SliceKey]) -> Iterable[Sequence[SliceKey]]:
+def batches(some: Sequence[Item]) -> Iterable[Sequence[Item]]:
     """Bound values have a limit in every database; a hundred keys stay far below it."""
-    return (keys[at : at + 100] for at in range(0, len(keys), 100))
+    return (some[at : at + 100] for at in range(0, len(some), 100))

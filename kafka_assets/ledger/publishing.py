@@ -14,7 +14,7 @@ from kafka_assets.ledger.backends import backend_of, terminate
 from kafka_assets.ledger.claims import Claim, register_backend
 from kafka_assets.ledger.drivers import set_idle_timeout
 from kafka_assets.ledger.engine import write
-from kafka_assets.ledger.publications import lock
+from kafka_assets.ledger.publications import batches, lock
 from kafka_assets.ledger.retries import retried
 
 
@@ -83,7 +83,11 @@ def _ask(engine: Engine, claims: Sequence[Claim], backend: str) -> bool:
     with write(engine) as connection:
         standing = {one.id: one.committed_attempt for one in lock(connection, mine)}
         c = t.claim.c
-        found = connection.execute(select(c.publication_id, c.attempt).where(c.publication_id.in_(sorted(mine)))).all()
+        found = [
+            row
+            for some in batches(sorted(mine))
+            for row in connection.execute(select(c.publication_id, c.attempt).where(c.publication_id.in_(some)))
+        ]
     if all(standing[number] == held.attempt for number, held in mine.items()):
         return True
     for number, attempt in found:

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnClause, Connection, Engine, Row, column, inspect, s
 from kafka_assets.errors import SliceRefused, TableIncompatible, UpstreamChanged
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
-from kafka_assets.ledger.publications import Publication, find, lock_rows
+from kafka_assets.ledger.publications import Publication, batches, find, lock_rows
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE
 from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import Road, road_for
@@ -80,8 +80,9 @@ class CommittedRows:
         read_as = {publication.id: publication for publication in self.slices.values()}
         lock_rows(connection, read_as, nowait=True)
         p = t.publication.c
-        now = connection.execute(select(p.id, p.state, p.committed_attempt).where(p.id.in_(sorted(read_as)))).all()
-        for row in now:
+        asked = select(p.id, p.state, p.committed_attempt)
+        parts = batches(sorted(read_as))
+        for row in (row for some in parts for row in connection.execute(asked.where(p.id.in_(some))).all()):
             was = read_as[row.id]
             if (row.state, row.committed_attempt) != ("committed", was.committed_attempt):
                 raise UpstreamChanged(

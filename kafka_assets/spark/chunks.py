@@ -20,6 +20,7 @@ from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.counts import PRINT, SIZE, counted, counted_bad, millis, seen_of
 from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
 from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
+from kafka_assets.spark.reached import reached
 from kafka_assets.streams import Stream, Upsert
 
 IN_FLIGHT = 2
@@ -65,6 +66,7 @@ def stream_chunks(plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Pie
                 future.cancel()
 
 
+@reached()
 def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
     """A chunk under a transform that looks at each record by itself: one query, counted as it passes."""
     slices = sorted({part for piece in pieces for part in piece.slices})

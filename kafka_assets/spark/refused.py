@@ -10,11 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from kafka_assets.records import OFFSET, PARTITION, BadRecord, Refused
 from kafka_assets.slices import Piece
 from kafka_assets.spark.chunks import fetched
+from kafka_assets.spark.reached import reached
 
 _AT_ONCE = 10_000
 """Records whose bytes are fetched by one query."""
 
 
+@reached()
 def fetch_refused(
     spark: SparkSession, refused: Sequence[Refused], *, topic: str, read: Callable[[Sequence[Piece]], DataFrame]
 ) -> list[BadRecord]:

@@ -17,9 +17,11 @@ from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import Read, Transform, bad_records, good, landed_columns
 from kafka_assets.spark.counts import PRINT, SIZE, counted_whole, fingerprint, seen_of, size
 from kafka_assets.spark.decode import decode
+from kafka_assets.spark.reached import reached
 from kafka_assets.streams import Stream
 
 
+@reached()
 def fetch_slice(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
     """A chunk that is one slice, all of it."""
     [piece] = pieces

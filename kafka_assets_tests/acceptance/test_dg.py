@@ -20,9 +20,9 @@ def outside() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_ASSETS_")}
 
 
-def dg(*command: str) -> str:
+def run(tool: str, *command: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [Path(sys.executable).with_name("dg"), *command],
+        [Path(sys.executable).with_name(tool), *command],
         cwd=REPOSITORY,
         env={
             **outside(),
@@ -36,6 +36,11 @@ def dg(*command: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def dg(*command: str) -> str:
+    done = run("dg", *command)
     assert "Deprecat" not in done.stderr and "Superseded" not in done.stderr, done.stderr
     return done.stdout
 
@@ -45,6 +50,11 @@ def test_the_project_is_checked_and_its_definitions_listed() -> None:
     listed = json.loads(dg("list", "defs", "--json"))
     assert {one["asset_key"] for one in listed["assets"]} == ASSETS
     assert {one["name"] for one in listed["sensors"]} == SENSORS
+
+
+def test_the_workspace_file_names_the_code_location() -> None:
+    done = run("dagster", "definitions", "validate", "-w", "workspace.yaml")
+    assert "Validation successful for code location kafka_assets." in done.stdout + done.stderr
 
 
 def test_its_component_is_listed() -> None:

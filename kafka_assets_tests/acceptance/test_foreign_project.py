@@ -134,6 +134,13 @@ def test_a_component_of_the_wheel_is_known_to_dg_and_gives_asset_topic_and_senso
     listed = foreign.listed()
     assert [one["asset_key"] for one in listed["assets"]] == ["kafka/orders", "orders", "returns"]
     assert [one["name"] for one in listed["sensors"]] == ["kafka_health", "kafka_slices"]
+    # The command line looks beside pyproject.toml, and never takes the wheel's own example for the project's.
+    load = "from kafka_assets import load_assets; from kafka_assets.settings import load_settings as settings;"
+    show = "print(sorted(one.key.to_user_string() for one in load_assets(settings().streams)))"
+    with pytest.raises(AssertionError, match=r"there is no folder .*KAFKA_ASSETS_STREAMS"):
+        foreign.run("python", "-c", load + show)
+    foreign.write("kafka_assets.toml", 'streams = "src/shop/defs"')
+    assert foreign.run("python", "-c", load + show, out_only=True) == "['orders', 'returns']\n"
     with dg_dev(foreign.folder, foreign.folder / ".dagster", foreign.env) as ask:
         found = served(ask)
         assert (found["assets"], found["sensors"]) == (

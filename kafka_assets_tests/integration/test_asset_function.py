@@ -38,6 +38,24 @@ def test_the_function_sees_the_decoded_records_of_a_list(spark: SparkSession) ->
     assert bytes(rows[2].kafka_key) == b"k"
 
 
+@kafka_asset(topic="orders", target="order_counts", schema="id BIGINT NOT NULL", scope="slice")
+def order_counts(records: DataFrame) -> DataFrame:
+    return records.selectExpr("count(*) AS orders")
+
+
+def test_a_run_may_hold_hundreds_of_whole_slices(spark: SparkSession) -> None:
+    keys = [f"orders:0:{at}-{at + 1}" for at in range(300)]
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("kafka_order_counts", keys)
+        result = dg.materialize_to_memory(
+            [order_counts],
+            tags={"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]},
+            instance=instance,
+            resources={KAFKA: ListRecords({"id": number} for number in range(300)), SPARK: Session(spark)},
+        )
+        assert result.output_for_node("order_counts").columns == ["orders"]
+
+
 def test_dagsters_own_materialize_to_memory_runs_it(spark: SparkSession) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("kafka_paid_orders", ["orders:0:0-2"])

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from kafka_assets import devstack
 from kafka_assets.errors import StreamError
-from kafka_assets.services import Services, local_services
-from kafka_assets.testing import run_asset
+from kafka_assets.testing import Services, local_services, run_asset
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
@@ -51,6 +50,11 @@ def services(services_folder: Path, broker: str, spark_remote: str) -> Services:
 def test_the_example_with_real_services_passes(services: Services, tmp_path: Path) -> None:
     module = example(2, tmp_path)
     [test] = examples_in(module)
+    test(services)
+
+
+def test_the_example_of_dagsters_materialize_passes(services: Services, tmp_path: Path) -> None:
+    [test] = examples_in(example(3, tmp_path))
     test(services)
 
 

@@ -1,4 +1,4 @@
-"""A process that used Spark Connect ends when its work is over, also where the server is gone by then."""
+"""Spark Connect that goes away: an error that says so, and a process that ends all the same when its work is over."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import retries
+
+from kafka_assets.errors import SparkUnavailable
+from kafka_assets.spark.reached import reached
+from kafka_assets.spark.session import leave_quietly
 
 WORKER = """
 import gc
@@ -56,6 +64,19 @@ def road_to(port: int) -> Iterator[int]:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+
+def test_a_server_that_goes_away_is_an_error_that_may_pass(spark_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It would ask for ten minutes first.
+    monkeypatch.setattr(retries.DefaultPolicy, "can_retry", lambda self, error: False)
+    port = urlsplit(spark_remote).port
+    assert port is not None
+    with road_to(port) as elsewhere:
+        session = SparkSession.builder.remote(spark_remote.replace(f":{port}/", f":{elsewhere}/")).create()
+        leave_quietly(session)
+        assert session.range(5).count() == 5
+    with pytest.raises(SparkUnavailable), reached():
+        session.range(5).count()
 
 
 def test_a_process_whose_spark_is_gone_ends_all_the_same(spark_remote: str) -> None:

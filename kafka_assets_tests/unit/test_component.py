@@ -199,6 +199,10 @@ def test_a_row_of_a_whole_slice_is_no_record_for_an_asset_below(tmp_path: Path) 
         ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, colour: red}", "colour"),
         ("type: kafka_assets.KafkaTopic\nattributes: {topic: a b, target: b, schema: c INT}", "no Kafka topic"),
         ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, freshness: 1s}", "freshness"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, owners: [shop]}", "owner"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, group_name: a b}", "group"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, tags: {a b: c}}", "tag"),
+        ("type: kafka_assets.KafkaTopic\nattributes: {topic: a, target: b, schema: c INT, pool: a b}", "pool"),
     ],
 )
 def test_a_file_that_declares_no_stream_is_refused_by_its_name(tmp_path: Path, text: str, said: str) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_assets.errors import SettingsError
+import kafka_assets
+from kafka_assets import load_assets
+from kafka_assets.errors import SettingsError, StreamError
 from kafka_assets.settings import load_settings, project_root
 
 
@@ -58,11 +60,27 @@ def test_what_is_missing_is_an_error_that_names_the_cure(tmp_path: Path) -> None
         load_settings(tmp_path, {}).require_broker()
 
 
-@pytest.mark.parametrize("text", ["nonsense = 1\n", "database_url = 5\n", "= broken"])
+@pytest.mark.parametrize(
+    "text", ["nonsense = 1\n", "database_url = 5\n", "= broken", 'kafka = "x"\n', "streams = 5\n", "streams = []\n"]
+)
 def test_a_wrong_file_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "kafka_assets.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"kafka_assets\.toml"):
         load_settings(tmp_path, {})
+
+
+def test_the_example_is_that_of_this_checkout_and_of_no_other_project(tmp_path: Path) -> None:
+    package = Path(kafka_assets.__file__).parent
+    assert load_settings(package.parent, {}).streams == package / "defs"
+    # As `dg` makes a project: the streams are below src/, and the command line is not told where.
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "src" / "shop" / "defs").mkdir(parents=True)
+    found = load_settings(tmp_path, {})
+    assert found.streams == tmp_path / "defs"
+    with pytest.raises(StreamError, match="KAFKA_ASSETS_STREAMS"):
+        load_assets(found.streams)
+    (tmp_path / "kafka_assets.toml").write_text('streams = "src/shop/defs"\n')
+    assert load_settings(tmp_path, {}).streams == tmp_path / "src" / "shop" / "defs"
 
 
 def test_the_project_is_found_from_below(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -17,6 +18,23 @@ def test_a_declaration_has_sound_defaults() -> None:
     assert stream.slices.max_delay == timedelta(seconds=10)
     assert stream.on_expired == "fail"
     assert stream.partitions_name == "kafka_orders"
+
+
+@pytest.mark.parametrize(
+    ("start", "hour"), [("2026-01-01T02:00:00", 2), ("2026-01-01", 0), ("2026-01-01T02:00:00+01:00", 1)]
+)
+def test_a_start_without_a_zone_is_the_same_moment_everywhere(
+    start: str, hour: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        found = declare(**GOOD, start=start).start
+        assert isinstance(found, datetime)
+        assert found.timestamp() == datetime(2026, 1, 1, hour, tzinfo=UTC).timestamp()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("250ms", 0.25), ("15m", 900), ("1.5h", 5400)])

@@ -347,6 +347,20 @@ def test_two_streams_of_one_group_are_refused(tmp_path: Path) -> None:
         load_assets(tmp_path)
 
 
+@pytest.mark.parametrize("shared", ["group", "target"])
+def test_streams_that_meet_only_where_definitions_are_merged_are_refused_by_the_sensor(shared: str) -> None:
+    def declared(name: str) -> dg.Definitions:
+        given = {"target": name, shared: "one"}
+        asset = kafka_asset(name=name, topic=name, schema="id BIGINT", **given)(lambda records: records)
+        return build_definitions([asset], executor=None)
+
+    defs = dg.Definitions.merge(declared("a"), declared("b"))
+    with dg.build_sensor_context(definitions=defs, resources=default_resources()) as context:
+        found = the_sensor().evaluate_tick(context)
+    assert f"streams 'a' and 'b' have the same {shared} 'one'" in str(found.skip_message)
+    assert not found.run_requests
+
+
 @pytest.mark.slow
 def test_a_slice_that_always_fails_is_given_up_and_its_neighbours_land(desk: Desk, broker: Broker) -> None:
     broker.set("orders", 300)

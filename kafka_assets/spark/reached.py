@@ -1,0 +1,74 @@
+"""Spark that cannot be reached: what its clients raise then becomes an error that says so, and that it may pass."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from kafka_assets.errors import SparkUnavailable
+
+_CODES = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+"""Of gRPC. A server that answers says INTERNAL, whatever is wrong with the query."""
+
+_CONDITIONS = tuple(
+    f"INVALID_HANDLE.{what}"
+    for what in ("SESSION_CHANGED", "SESSION_CLOSED", "SESSION_NOT_FOUND", "OPERATION_NOT_FOUND", "OPERATION_ABANDONED")
+)
+
+_SAID = (
+    "Please create a new Spark Session to reconnect",  # another server answers at the old address
+    "Cannot invoke RPC on closed channel",
+    "stopped SparkContext",
+    "SparkContext was shut down",
+)
+
+
+@contextmanager
+def reached() -> Generator[None]:
+    """Calls of Spark. What a lost connection or session raises leaves the block as `SparkUnavailable`."""
+    try:
+        yield
+    except Exception as error:
+        if not _gone(error):
+            raise
+        raise SparkUnavailable(
+            "Spark cannot be reached, or has lost its session",
+            why=" ".join(str(error).split())[:500],
+            cure="see that it is up (`kafka-assets doctor`); the sensor asks again",
+        ) from error
+
+
+def _gone(error: Exception) -> bool:
+    text = str(error)
+    if isinstance(error, PySparkException):
+        condition = error.getCondition() or ""
+        return _code(error) in _CODES or condition.startswith(_CONDITIONS) or _tells(text, *_CONDITIONS, *_SAID)
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
+    if "grpc.RpcError" in kinds:
+        return _code(error) in _CODES
+    # A user's function may meet the same errors of Python, on its own ways.
+    theirs = _raised_in(error, "py4j", "grpc")
+    if "py4j.protocol.Py4JNetworkError" in kinds or (theirs and isinstance(error, OSError)):
+        return True
+    return (theirs or "py4j.protocol.Py4JError" in kinds) and _tells(text, *_SAID)
+
+
+def _code(error: Any) -> str:
+    """The gRPC status of an error that has one."""
+    code = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
+    return getattr(code(), "name", "") if callable(code) else ""
+
+
+def _tells(text: str, *parts: str) -> bool:
+    return any(part in text for part in parts)
+
+
+def _raised_in(error: Exception, *packages: str) -> bool:
+    """Whether the innermost line that raised it is one of these packages'."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and str(at.tb_frame.f_globals.get("__name__", "")).split(".")[0] in packages

@@ -1,0 +1,30 @@
+"""The resources of docs/assets.md, as they stand there: secrets come from the environment, when a run starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from kafka_assets_tests.unit.test_component import ORDERS, written
+from kafka_assets_tests.unit.test_docs import ROOT, blocks
+
+
+def test_the_example_takes_its_secrets_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [example] = [one for one in blocks(ROOT / "docs" / "assets.md", "python") if "EnvVar" in one]
+    monkeypatch.setenv("KAFKA_ASSETS_STREAMS", str(written(tmp_path, orders_yaml=ORDERS)))
+    made: dict[str, Any] = {}
+    exec(compile(example, "docs/assets.md", "exec"), made)
+    defs: dg.Definitions = made["defs"]
+    repository = defs.get_repository_def()
+    assert dg.AssetKey("orders") in repository.asset_graph.get_all_asset_keys()
+    monkeypatch.setenv("KAFKA_PASSWORD", "secret")
+    monkeypatch.setenv("WAREHOUSE_URL", f"sqlite:///{tmp_path / 'warehouse.db'}")
+    with dg.build_resources(repository.get_top_level_resources()) as given:
+        connection = given.kafka.connection()
+        assert connection.bootstrap_servers == "kafka1.example.com:9093"
+        assert connection.properties == {"security.protocol": "SASL_SSL", "sasl.password": "secret"}
+        assert given.kafka_assets_io.engine.url.database == str(tmp_path / "warehouse.db")
+        assert given.pyspark.spark_config == {"spark.remote": "sc://spark.example.com:15002"}

@@ -1,0 +1,206 @@
+"""What fails before a slice is claimed: written into its claim, counted or not, and never into a result."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, cast
+
+import dagster as dg
+import pytest
+from sqlalchemy import Engine, event
+
+from kafka_assets import kafka_asset
+from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.io_manager import SliceIOManager
+from kafka_assets.assets.land import land
+from kafka_assets.assets.landing import Landing, united
+from kafka_assets.assets.making import called
+from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER, KAFKA, SPARK, TOKEN_TAG
+from kafka_assets.errors import KeysUnknown, SparkUnavailable, StreamError
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets.slices import SliceKey
+from kafka_assets.testing import Session
+from kafka_assets_tests.ledgers import ASSET, Attempt, plan, rows, scalar
+
+GONE = SparkUnavailable("Spark cannot be reached")
+
+
+class Raising:
+    """Records that are not to be had."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def read(self, *given: object) -> Any:
+        raise self.error
+
+
+@kafka_asset(name=ASSET, topic="orders", target=ASSET, schema="id BIGINT, note STRING", max_attempts=2)
+def orders(records: Any) -> Any:
+    return records
+
+
+@pytest.fixture
+def run(engine: Engine) -> Callable[..., dg.ExecuteInProcessResult]:
+    """A run over all that is planned, in which `error` is raised before anything is claimed."""
+
+    def run(error: Exception | None = None, **tags: str) -> dg.ExecuteInProcessResult:
+        keys = rows(
+            engine, "select 'orders:' || partition || ':' || start_offset || '-' || end_offset from kafka_slice"
+        )
+        names = [key for (key,) in keys]
+        with dg.DagsterInstance.ephemeral() as instance:
+            instance.add_dynamic_partitions("kafka_orders", names)
+            ends = {"start": names[0], "end": names[-1]}
+            return dg.materialize(
+                [orders],
+                instance=instance,
+                raise_on_error=False,
+                tags={**{f"dagster/asset_partition_range_{end}": key for end, key in ends.items()}, **tags},
+                resources={
+                    KAFKA: cast("Any", Raising(error or ValueError("no good"))),
+                    SPARK: cast("Any", Session(cast("Any", None))),
+                    IO_MANAGER: SliceIOManager(database_url=engine.url.render_as_string()),
+                },
+            )
+
+    return run
+
+
+def claims(engine: Engine) -> list[Any]:
+    return rows(
+        engine,
+        "select u.state, c.attempt, c.failures_alone, c.failure from kafka_claim c"
+        " join kafka_publication u on u.id = c.publication_id order by u.id",
+    )
+
+
+def test_a_function_that_raises_is_recorded_waits_and_is_given_up(engine: Engine, run: Any) -> None:
+    plan(engine, slices=[(0, 5)])
+    assert not run(**{TOKEN_TAG: "one"}).success
+    assert claims(engine) == [("planned", 1, 1, "ValueError: no good")]
+    assert scalar(engine, "select not_before > lease_until from kafka_claim") == 1
+    run(**{TOKEN_TAG: "two"})
+    assert claims(engine) == [("failed", 2, 2, "ValueError: no good")]
+
+
+def test_slices_that_fail_in_company_are_recorded_and_not_counted(engine: Engine, run: Any) -> None:
+    plan(engine, slices=[(0, 5), (5, 9)])
+    run()
+    assert claims(engine) == [("planned", 1, 0, "ValueError: no good")] * 2
+
+
+def test_what_passes_by_itself_waits_and_is_never_given_up(engine: Engine, run: Any) -> None:
+    plan(engine, slices=[(0, 5)])
+    for _ in range(3):
+        run(GONE)
+    assert claims(engine) == [("planned", 3, 0, "Spark cannot be reached")]
+    assert scalar(engine, "select not_before > lease_until from kafka_claim") == 1
+
+
+def test_the_same_holds_after_the_claim(engine: Engine) -> None:
+    keys = plan(engine, slices=[(0, 5)])
+    for attempt in range(1, 4):
+        with pytest.raises(SparkUnavailable):
+            land(engine, SchemaRaises(**landing(keys)), None, replaces=False, force=False)
+        assert claims(engine) == [("planned", attempt, 0, "Spark cannot be reached")]
+
+
+@pytest.mark.slow
+def test_a_committed_result_stands_whatever_fails_later(engine: Engine, run: Any) -> None:
+    keys = plan(engine, slices=[(0, 5)])
+    Attempt(engine, keys).claim(lease_ms=0).publish()
+    run(**{TOKEN_TAG: "late"})
+    assert claims(engine) == [("committed", 1, 0, None)]
+    for _ in range(3):
+        run()  # as a backfill
+    assert claims(engine) == [("committed", 4, 3, "ValueError: no good")]
+    assert scalar(engine, "select committed_attempt from kafka_publication") == 1
+    assert scalar(engine, "select count(*) from orders") == 5
+
+
+def test_a_live_lease_of_another_run_is_left_alone(engine: Engine, run: Any) -> None:
+    keys = plan(engine, slices=[(0, 5)])
+    other = Attempt(engine, keys, run_id="other").claim()
+    assert not run().success
+    assert claims(engine) == [("planned", 1, 0, None)]
+    other.publish()
+    assert claims(engine)[0][0] == "committed"
+
+
+def test_a_run_with_other_keys_than_those_it_was_meant_for_records_nothing(engine: Engine, run: Any) -> None:
+    plan(engine, slices=[(0, 5), (5, 9)])
+    run(**{DIGEST_TAG: "another"})
+    assert claims(engine) == [("planned", 0, 0, None)] * 2
+
+
+def test_a_reversed_range_is_refused_before_anything_is_read(run: Any, engine: Engine) -> None:
+    plan(engine, slices=[(0, 5), (5, 9)])
+    ends = {"dagster/asset_partition_range_start": "orders:0:5-9", "dagster/asset_partition_range_end": "orders:0:0-5"}
+    [failed] = [one for one in run(**ends).all_events if one.event_type_value == "STEP_FAILURE"]
+    said: Any = failed.event_specific_data
+    assert "the run has no slice" in str(said.error)
+    assert KeysUnknown.__name__ in str(said.error)
+
+
+def test_without_a_ledger_the_error_is_the_functions_own() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("kafka_orders", ["orders:0:0-5"])
+        with pytest.raises(ValueError, match="no good"):
+            dg.materialize_to_memory(
+                [orders],
+                partition_key="orders:0:0-5",
+                instance=instance,
+                resources={
+                    KAFKA: cast("Any", Raising(ValueError("no good"))),
+                    SPARK: cast("Any", Session(cast("Any", None))),
+                },
+            )
+
+
+def test_a_forgotten_return_is_named() -> None:
+    stream = stream_of(orders)
+    assert stream is not None
+    with pytest.raises(StreamError, match=r"'orders' returned None, which is no DataFrame .* end it with `return`"):
+        called(lambda records: None, stream, None)(cast("Any", "records"))  # type: ignore[arg-type, return-value]
+
+
+def test_many_slices_are_united_by_halves() -> None:
+    class Frame:
+        def __init__(self, leaves: int = 1, depth: int = 0) -> None:
+            self.leaves, self.depth = leaves, depth
+
+        def unionByName(self, other: Frame) -> Frame:  # noqa: N802 - Spark's
+            return Frame(self.leaves + other.leaves, max(self.depth, other.depth) + 1)
+
+    found: Any = united(cast("Any", [Frame() for _ in range(700)]))
+    assert (found.leaves, found.depth) == (700, 10)
+
+
+@pytest.mark.slow
+def test_more_slices_than_a_statement_takes_values_land_in_one_run(engine: Engine) -> None:
+    keys = plan(engine, slices=[(at, at + 1) for at in range(550)])
+    few = make_engine(engine.url.render_as_string())
+
+    def limited(connection: sqlite3.Connection, record: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 520)
+
+    event.listen(few, "connect", limited)
+    Attempt(few, keys).claim().publish()
+    few.dispose()
+    assert scalar(engine, "select count(*) from kafka_publication where state = 'committed'") == 550
+
+
+def landing(keys: list[SliceKey]) -> dict[str, Any]:
+    return {
+        "stream": stream_of(orders), "keys": tuple(keys), "spark": None, "records": Raising(GONE), "transform": None,
+        "code_version": "", "tags": {}, "run_id": "run", "tell": None,
+    }  # fmt: skip
+
+
+class SchemaRaises(Landing):
+    """Spark is gone when it is asked for the columns."""
+
+    def schema(self, frame: Any) -> Any:
+        raise GONE

@@ -1,0 +1,68 @@
+"""Which of the errors that Spark's clients raise say that Spark is gone, and which that the work is wrong."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+from kafka_assets.errors import Retryable, SparkUnavailable
+from kafka_assets.spark.reached import reached
+
+
+class Answer(grpc.RpcError):
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self._code = code
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SparkConnectGrpcException(message="refused", grpc_status_code=grpc.StatusCode.UNAVAILABLE),
+        SparkConnectGrpcException(message="The handle is invalid.", errorClass="INVALID_HANDLE.SESSION_NOT_FOUND"),
+        SparkConnectGrpcException(message="[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid."),
+        PySparkAssertionError("Received incorrect … Please create a new Spark Session to reconnect. (a != b)"),
+        PySparkException("Job 0 cancelled because SparkContext was shut down"),
+        Answer(grpc.StatusCode.UNAVAILABLE),
+        Py4JNetworkError("Answer from Java side is empty"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_or_session_that_is_gone_may_come_back(error: Exception) -> None:
+    with pytest.raises(SparkUnavailable, match="doctor") as found, reached():
+        raise error
+    assert isinstance(found.value, Retryable)
+    assert found.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AnalysisException("[UNRESOLVED_COLUMN] no such column"),
+        SparkConnectGrpcException(message="boom", grpc_status_code=grpc.StatusCode.INTERNAL),
+        SparkConnectGrpcException(message="who are you", grpc_status_code=grpc.StatusCode.UNAUTHENTICATED),
+        Answer(grpc.StatusCode.INVALID_ARGUMENT),
+        ConnectionRefusedError("a service of the function's own"),
+        ValueError("the function's own: stopped SparkContext"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_all_else_leaves_as_it_came(error: Exception) -> None:
+    with pytest.raises(type(error)) as found, reached():
+        raise error
+    assert found.value is error
+
+
+def test_a_channel_that_is_closed_or_leads_nowhere_is_seen() -> None:
+    channel = grpc.insecure_channel("127.0.0.1:1")
+    ask = channel.unary_unary("/spark.connect.SparkConnectService/Config")
+    with pytest.raises(SparkUnavailable), reached():
+        ask(b"", timeout=10)
+    channel.close()
+    with pytest.raises(SparkUnavailable), reached():
+        ask(b"", timeout=10)
