@@ -12,7 +12,7 @@ from kafka_assets.broker.admin import LOGGER, Watch, create, kafka_error, topic_
 from kafka_assets.broker.connection import Connection, consumer_config
 from kafka_assets.broker.subscription import place_of
 from kafka_assets.broker.units import Where
-from kafka_assets.errors import OffsetsExpired
+from kafka_assets.errors import KafkaAssetsError, OffsetsExpired
 
 _SEEK_TIMEOUT = 10.0
 _PASSING = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
@@ -28,9 +28,15 @@ class Assignment:
         self.client: Consumer = create(lambda: Consumer(config, logger=LOGGER))
         self.assigned: frozenset[Where] = frozenset()
         self._floors: dict[Where, int] = {}
+        self._errors: dict[Where, KafkaAssetsError] = {}
+        """Of each partition the first that nobody was told of yet."""
 
     def consume(self, max_records: int, timeout: float) -> list[Message]:
-        """Up to so many records, each partition's in order; [] after `timeout` seconds without any."""
+        """Up to so many records, each partition's in order; [] after `timeout` seconds without any.
+
+        An error is raised by the next call where there are records to give first: they would be nobody's.
+        """
+        self._raise_what_waits()
         records: list[Message] = []
         for message in self.client.consume(max_records, timeout=timeout):
             error = message.error()
@@ -40,7 +46,8 @@ class Assignment:
                 records.append(message)
         for message in records:
             self._floors.pop(place_of(message), None)
-        self._watch.check(self.client)
+        if not records:
+            self._raise_what_waits()
         return records
 
     def seek(self, place: Where, offset: int) -> None:
@@ -78,11 +85,18 @@ class Assignment:
         self.client.close()
 
     def _meet(self, message: Message, error: KafkaError) -> None:
+        if error.code() in _PASSING:
+            return
+        met: KafkaAssetsError = topic_error(self.connection, str(message.topic()), error)
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            raise OffsetsExpired(
+            met = OffsetsExpired(
                 f"partition {message.partition()} of the topic {message.topic()!r} cannot be read on where it was",
                 why=error.str(),
                 cure="begin between the log start and the end; `kafka-assets offsets` shows both",
             )
-        if error.code() not in _PASSING:
-            raise topic_error(self.connection, str(message.topic()), error)
+        self._errors.setdefault(place_of(message), met)
+
+    def _raise_what_waits(self) -> None:
+        self._watch.check(self.client)
+        if self._errors:
+            raise self._errors.pop(next(iter(self._errors)))

@@ -13,7 +13,7 @@ from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord, record_of
 from kafka_assets.broker.starts import Start, begin_at
 from kafka_assets.broker.subscription import Subscription
-from kafka_assets.broker.units import Where, without
+from kafka_assets.broker.units import Unit, Where, without
 
 _PARKED_EVERY = 0.5
 """Seconds between two questions for partitions that somebody else still has."""
@@ -72,15 +72,20 @@ class Reader:
     def poll(self, count: int, timeout: float) -> list[StoredRecord]:
         """Up to about so many records; [] after `timeout` seconds without any."""
         self._go_back()
-        messages = self._reading.consume(count, timeout)
+        records = [record_of(message) for message in self._reading.consume(count, timeout)]
         self.polled_at = time.monotonic()
-        if again := self._keeper.idle():
-            if self._on_again is not None:
-                self._on_again(again)
-            self.begin_again(again)
-        records = without(map(record_of, messages), {*self._again, *self._parked})
-        self._go_back()
-        self._ask_for_parked()
+        try:
+            if again := self._keeper.idle():
+                if self._on_again is not None:
+                    self._on_again(again)
+                self.begin_again(again)
+            records = without(records, {*self._again, *self._parked})
+            self._go_back()
+            self._ask_for_parked()
+        except BaseException:
+            # librdkafka is past them, and nobody has them: whoever goes on would commit past them, too.
+            self.rewind(Unit(without(records, self._parked)).begins)
+            raise
         return records
 
     def rewind(self, offsets: Mapping[Where, int]) -> None:
@@ -93,10 +98,10 @@ class Reader:
         mine = [place for place in places if place in self.assigned]
         if not mine:
             return
-        self._reading.pause(mine)
         self._parked.update(mine)
         for place in mine:
             self._again.pop(place, None)
+        self._reading.pause(mine)
 
     def pause(self, places: Collection[Where]) -> None:
         """Fetch no more of these; what was fetched and not polled comes again after `resume`."""
