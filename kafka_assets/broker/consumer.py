@@ -192,8 +192,17 @@ class Consumer:
 
     def _give_up(self) -> None:
         unit, self._unit = self._unit, None
-        if unit is not None:
-            self._rewind(unit.open if self._offset_first else self._keeper.undo(unit))
+        if unit is None:
+            return
+        try:
+            begins = unit.open if self._offset_first else self._keeper.undo(unit)
+        except BaseException:
+            if self._keeper.whole:
+                self._refused(unit)
+            else:
+                self._rewind(unit.open)
+            raise
+        self._rewind(begins)
 
     def _recover(self) -> None:
         """A loop was left with a record in hand: it was not done, and comes again."""
@@ -222,7 +231,13 @@ class Consumer:
     def _lost(self, places: Sequence[Where]) -> None:
         unit = self._unit
         self._drop(places)
-        again = self._keeper.lost(places, unit)
+        try:
+            again = self._keeper.lost(places, unit)
+        except BaseException:
+            if unit is not None and self._keeper.whole:
+                self._unit = None
+                self._refused(unit)
+            raise
         if unit is not None and not self._offset_first:
             self._unit = None
             unit.drop({*places, *again})

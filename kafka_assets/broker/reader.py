@@ -114,10 +114,10 @@ class Reader:
         self._reading.close()
 
     def _go_back(self) -> None:
-        again, self._again = self._again, {}
-        for place, offset in again.items():
+        for place, offset in list(self._again.items()):
             if place in self.assigned:
                 self._reading.seek(place, offset)
+            del self._again[place]  # only now: what could not be sought is still to come again
 
     def _assign_all(self) -> None:
         topics = self._wanted.topics

@@ -169,8 +169,10 @@ class InLedger:
         self._leases.give_back(self._let_go(places))
 
     def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
-        self._roll_back()
-        self._leases.forget(self._let_go(places))
+        try:
+            self._roll_back()
+        finally:
+            self._leases.forget(self._let_go(places))
         return {} if unit is None else unit.begins
 
     def idle(self) -> Collection[Where]:
@@ -180,9 +182,14 @@ class InLedger:
         return places
 
     def close(self) -> None:
-        self._roll_back()
-        self._connection.close()
         try:
+            self._roll_back()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        try:
+            self._connection.close()
             if self._held:
                 self._leases.give_back(self._let_go(list(self._held)))
         finally:

@@ -148,3 +148,47 @@ def test_workers_get_again_what_a_poll_that_failed_had_read(
         workers.run(lambda record: seen.append(number(record)), idle=2)
     assert sorted(seen) == expected(20)
     assert committed(connection, topic, topic) == {0: 20, 1: 20}
+
+
+# ---- a unit that cannot be given up in order ------------------------------------------------------------
+
+
+def test_what_a_body_left_undone_comes_again_though_the_rest_of_its_unit_cannot_be_committed(
+    connection: Connection,
+) -> None:
+    topic = new_topic(connection, partitions=1, records=20)
+    keeper = Away()
+    with Consumer(connection, topic, group=topic, commit=keeper) as consumer:
+        seen: list[int] = []
+        with pytest.raises(ValueError, match="at 12"):
+            for record in consumer.records():
+                seen.append(record.offset)
+                if record.offset == 12:
+                    raise ValueError("at 12")
+        keeper.times = 1
+        with pytest.raises(CommitFailed):
+            next(consumer.records())
+        seen += [record.offset for record in read_on(consumer, 8)]
+    assert seen == [*range(13), *range(12, 20)]
+    assert committed(connection, topic, topic) == {0: 20}
+
+
+def test_a_seek_that_failed_is_made_up_for(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_topic(connection, partitions=2, records=20)
+    with Consumer(connection, topic, group=topic) as consumer:
+        deadline = time.monotonic() + 30
+        while {record.partition for record in next(consumer.batches(idle=10))} != {0, 1}:
+            assert time.monotonic() < deadline
+        reading: Any = consumer._reader._reading  # pyright: ignore[reportPrivateUsage]
+        seek, failed = reading.seek, list[Where]()
+
+        def fails_once(place: Where, offset: int) -> None:
+            if not failed:
+                failed.append(place)
+                raise BrokerUnavailable("not now")
+            seek(place, offset)
+
+        monkeypatch.setattr(reading, "seek", fails_once)
+        seen = read_on(consumer, 40)
+    assert failed
+    assert sorted(map(number, seen)) == expected(20)
