@@ -20,7 +20,7 @@ from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.reader import Reader, Wanted
 from kafka_assets.broker.starts import Start
-from kafka_assets.broker.units import Each, Unit, Where, cut, without
+from kafka_assets.broker.units import Each, Unit, Where, cut, place_of, without
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
 _POLL = 0.2
@@ -66,7 +66,13 @@ class Consumer:
         self._closed = False
         wanted = Wanted(topics, member, partitions, start)
         self._reader = Reader(
-            connection, wanted, self._keeper, on_revoke=self._revoked, on_lost=self._lost, on_again=self._drop
+            connection,
+            wanted,
+            self._keeper,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+            on_again=self._drop,
+            polled=self._polled,
         )
 
     def records(self, *, idle: float | None = None) -> Iterator[StoredRecord]:
@@ -217,6 +223,11 @@ class Consumer:
         self._ahead = without(self._ahead, places)
         for unit in self._units:
             unit.drop(places)
+
+    def _polled(self) -> set[Where]:
+        """Of which there are records here that are not done, or not kept."""
+        units = [*self._units, *([self._unit] if self._unit is not None else [])]
+        return {place_of(record) for record in self._ahead}.union(*(unit.begins for unit in units))
 
     # -- called inside a poll, so nothing is in hand
 

@@ -34,6 +34,8 @@ class Keeper(Protocol):
     needs_group: bool
     whole: bool
     """Whether a unit is kept as a whole or not at all: where `done` fails, its partitions begin again, by `begins`."""
+    knows_expired: bool
+    """Whether `begins` says itself what becomes of offsets that are not there any more; else they are an error."""
     properties: Mapping[str, str]
     """What librdkafka's consumer must be told for it."""
 
@@ -77,6 +79,7 @@ class Nowhere:
 
     needs_group = False
     whole = False
+    knows_expired = False
     properties: Mapping[str, str] = {}
 
     def attach(self, consumer: Attached) -> None:

@@ -61,6 +61,7 @@ class Subscription:
         self._ends: dict[Place, int] = {}
         self._raised: BaseException | None = None
         self._error: KafkaAssetsError | None = None
+        self._not_there: list[NotThere] = []
         self._causes: list[str] = []
         self._closed = False
         self._watch = Watch(connection)
@@ -320,7 +321,10 @@ class Subscription:
             typed = self._typed(error, topic=message.topic(), partition=message.partition())
             if isinstance(typed, NotThere):
                 self._stopped.add(typed.place)
-            self._error = self._error or typed
+                typed.offset = cast(int, message.offset())
+                self._not_there.append(typed)  # each of them: what nobody is told of is never read again
+            else:
+                self._error = self._error or typed
 
     def _typed(self, error: KafkaError, *, topic: str | None = None, partition: int | None = None) -> KafkaAssetsError:
         return member_error(self.connection, self.membership, error, topic=topic, partition=partition)
@@ -345,6 +349,9 @@ class Subscription:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+        while self._not_there:
+            if (gone := self._not_there.pop(0)).place in self._stopped:
+                raise gone
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         try:

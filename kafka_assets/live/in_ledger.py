@@ -36,7 +36,7 @@ class InLedger:
     """
 
     needs_group = False
-    whole = True
+    whole = knows_expired = True
     properties: Mapping[str, str] = {}
 
     def __init__(

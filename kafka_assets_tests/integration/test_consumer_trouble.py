@@ -18,9 +18,11 @@ from kafka_assets.broker.units import Where
 from kafka_assets.errors import BrokerUnavailable, CommitFailed, OffsetsExpired, Retryable
 from kafka_assets_tests.integration.consuming import (
     QUICK,
+    STEP_BY_STEP,
     committed,
     delete_records,
     expected,
+    fill,
     new_topic,
     number,
 )
@@ -192,3 +194,25 @@ def test_a_seek_that_failed_is_made_up_for(connection: Connection, monkeypatch: 
         seen = read_on(consumer, 40)
     assert failed
     assert sorted(map(number, seen)) == expected(20)
+
+
+# ---- offsets that go while they are read ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", ["sync", "async", "none"])
+def test_who_goes_on_after_offsets_have_expired_hears_of_it_again(broker: str, commit: Any) -> None:
+    connection = Connection(broker, STEP_BY_STEP)
+    topic = new_topic(connection, partitions=1)
+    for count in range(20):
+        fill(connection, topic, [count], partitions=1)
+    group = None if commit == "none" else topic
+    seen: list[int] = []
+    with Consumer(connection, topic, group=group, commit=commit, each="record", max_records=1) as consumer:
+        for _ in range(2):
+            with pytest.raises(OffsetsExpired, match="cannot be read on"):
+                for record in consumer.records(idle=20):
+                    seen.append(record.offset)
+                    if record.offset == 2:
+                        delete_records(connection, topic, 15)
+    assert seen == list(range(len(seen)))
+    assert len(seen) < 15

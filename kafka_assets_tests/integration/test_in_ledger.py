@@ -267,7 +267,11 @@ def test_a_topic_that_was_created_again_begins_at_its_beginning(sqlite: Engine, 
         with pytest.raises(TopicChanged):
             for record in consumer.records(idle=20):
                 handle(ledger.sql, record)
-    assert rows(sqlite) == []
+        assert rows(sqlite) == []
+        fill(connection, topic, range(10, 13), partitions=1)
+        assert [record.offset for record in take(consumer, 3)] == [0, 1, 2]
+        assert next_offsets(sqlite, group="mine") == {(topic, 0): 3}
+    in_order(sqlite)
 
 
 def test_members_come_and_go_and_each_row_is_there_once(engine: Engine, connection: Connection) -> None:

@@ -11,10 +11,12 @@ from sqlalchemy import Engine, text
 
 from kafka_assets import Consumer, InLedger
 from kafka_assets.broker import Connection
-from kafka_assets.errors import LedgerBusy
+from kafka_assets.broker.topics import create_topic, delete_topic
+from kafka_assets.errors import LedgerBusy, OffsetsExpired, TopicChanged, TopicMissing
 from kafka_assets.ledger.backends import backend_of
 from kafka_assets.ledger.engine import read
-from kafka_assets_tests.integration.consuming import QUICK, expected, new_topic
+from kafka_assets.ledger.last_committed import next_offsets
+from kafka_assets_tests.integration.consuming import QUICK, STEP_BY_STEP, delete_records, expected, fill, new_topic
 from kafka_assets_tests.integration.databases import kill_backend
 from kafka_assets_tests.integration.handled import handle, in_order, own_table, rows
 
@@ -60,3 +62,80 @@ def test_what_a_body_left_undone_comes_again_though_its_transaction_cannot_be_ro
     assert rows(engine) == expected(20, partitions=1)
     assert holes(engine) == 0, "nothing was passed over"
     in_order(engine)
+
+
+# ---- what the topic loses while it is read --------------------------------------------------------------
+
+
+def one_by_one(broker: str, *, records: int) -> tuple[Connection, str]:
+    connection = Connection(broker, STEP_BY_STEP)
+    topic = new_topic(connection, partitions=1)
+    for count in range(records):
+        fill(connection, topic, [count], partitions=1)
+    return connection, topic
+
+
+def lost(engine: Engine) -> list[tuple[int, int]]:
+    with read(engine) as sql:
+        found = sql.execute(text("SELECT start_offset, end_offset FROM kafka_slice WHERE kind = 'lost'")).all()
+    return [(one[0], one[1]) for one in found]
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_what_expires_while_it_is_read_is_recorded_as_lost(sqlite: Engine, broker: str, grouped: bool) -> None:
+    connection, topic = one_by_one(broker, records=20)
+    own_table(sqlite)
+    ledger = InLedger(sqlite, name="mine", on_expired="record")
+    given: Any = {"group": topic} if grouped else {}
+    with Consumer(connection, topic, commit=ledger, each="record", max_records=1, **given) as consumer:
+        for record in consumer.records(idle=20):
+            handle(ledger.sql, record)
+            if record.offset == 2:
+                delete_records(connection, topic, 15)
+            if record.offset == 19:
+                consumer.stop()
+    seen = [count for _, count in rows(sqlite)]
+    assert seen == [*range(len(seen) - 5), *range(15, 20)]
+    assert lost(sqlite) == [(len(seen) - 5, 15)]
+    assert holes(sqlite) == 0
+    in_order(sqlite)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_what_expires_while_it_is_read_is_an_error_for_as_long_as_it_is_one(
+    sqlite: Engine, broker: str, grouped: bool
+) -> None:
+    connection, topic = one_by_one(broker, records=20)
+    own_table(sqlite)
+    ledger = InLedger(sqlite, name="mine")
+    given: Any = {"group": topic} if grouped else {}
+    with Consumer(connection, topic, commit=ledger, each="record", max_records=1, **given) as consumer:
+        for _ in range(2):
+            with pytest.raises(OffsetsExpired, match="to 15 expired"):
+                for record in consumer.records(idle=20):
+                    handle(ledger.sql, record)
+                    if record.offset == 2:
+                        delete_records(connection, topic, 15)
+    seen = [count for _, count in rows(sqlite)]
+    assert seen == list(range(len(seen)))
+    assert next_offsets(sqlite, group="mine") == {(topic, 0): len(seen)}
+    assert lost(sqlite) == []
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_shorter_topic_that_was_created_again_while_it_is_read_goes_on_at_0(
+    sqlite: Engine, connection: Connection, grouped: bool
+) -> None:
+    topic = new_topic(connection, partitions=1, records=10)
+    own_table(sqlite)
+    ledger = InLedger(sqlite, name="mine")
+    given: Any = {"group": topic} if grouped else {}
+    with Consumer(connection, topic, commit=ledger, **given) as consumer:
+        insert_on(consumer, ledger, sqlite, 10)
+        delete_topic(connection, topic)
+        create_topic(connection, topic, partitions=1)
+        fill(connection, topic, range(100, 103), partitions=1)
+        insert_on(consumer, ledger, sqlite, 13, TopicMissing, TopicChanged)
+    assert [count for _, count in rows(sqlite)] == [*range(10), 100, 101, 102]
+    assert next_offsets(sqlite, group="mine") == {(topic, 0): 3}
+    in_order(sqlite)
