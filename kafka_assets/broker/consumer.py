@@ -233,11 +233,14 @@ class Consumer:
 
     def _revoked(self, places: Sequence[Where]) -> None:
         """Keep what is done, before they go. What was committed first is handed over all the same: nobody else will."""
-        if self._unit is not None and not self._offset_first:
-            self._unit.drop(places)
-            self._finish()
-        self._drop(places)
-        self._keeper.released(places)
+        try:
+            if self._unit is not None and not self._offset_first:
+                self._unit.drop(places)
+                self._finish()
+        finally:
+            # They go whatever became of that: what is kept here of them would be in their next owner's way.
+            self._drop(places)
+            self._keeper.released(places)
 
     def _lost(self, places: Sequence[Where]) -> None:
         unit = self._unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -61,6 +62,53 @@ def test_what_a_body_left_undone_comes_again_though_its_transaction_cannot_be_ro
         insert_on(consumer, ledger, engine, 20)
     assert rows(engine) == expected(20, partitions=1)
     assert holes(engine) == 0, "nothing was passed over"
+    in_order(engine)
+
+
+def test_a_commit_that_fails_in_a_revocation_leaves_the_partition_to_the_next_member(
+    engine: Engine, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(connection, partitions=2, records=200)
+    own_table(engine)
+    first, failed = InLedger(engine), list[int]()
+    done = first.done
+
+    def fails_the_first_time(unit: Any) -> None:
+        """A unit takes 20 s: long before its end the second member is there, and a partition goes."""
+        if not failed:
+            failed.append(len(unit.done))
+            first.undo(unit)
+            raise LedgerBusy("not now")
+        done(unit)
+
+    monkeypatch.setattr(first, "done", fails_the_first_time)
+    stop, joined = threading.Event(), threading.Event()
+
+    def consume() -> None:
+        ledger = InLedger(engine)
+        with Consumer(connection, topic, group=topic, commit=ledger, stop=stop) as consumer:
+            while not stop.is_set():
+                with suppress(LedgerBusy):
+                    for record in consumer.records():
+                        handle(ledger.sql, record)
+                        joined.set()
+
+    second = threading.Thread(target=consume)
+    deadline = time.monotonic() + 25  # less than a lease
+    with Consumer(connection, topic, group=topic, commit=first) as consumer:
+        while not joined.is_set():
+            assert time.monotonic() < deadline, failed
+            with suppress(LedgerBusy):
+                for record in consumer.records(idle=0.5):
+                    handle(first.sql, record)
+                    time.sleep(0.05)
+                    if not second.ident:
+                        second.start()
+        insert_on(consumer, first, engine, 400)
+        stop.set()
+        second.join()
+    assert failed[0] < 400
+    assert rows(engine) == expected(200)
     in_order(engine)
 
 
