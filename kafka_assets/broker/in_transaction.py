@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from kafka_assets.broker.group_offsets import PATIENCE, GroupOffsets
 from kafka_assets.broker.keepers import Attached, First
 from kafka_assets.broker.producer import Producer
+from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.units import Unit, Where
 from kafka_assets.errors import (
     BrokerUnavailable,
@@ -32,8 +33,16 @@ class InTransaction(GroupOffsets):
 
     whole = True
 
-    def __init__(self, producer: Producer, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        patience: float = PATIENCE,
+        on_commit: Callable[[Sequence[StoredRecord]], object] | None = None,
+    ) -> None:
+        """`on_commit` is told of the records whose offsets have been committed."""
         super().__init__(patience=patience)
+        self._on_commit = on_commit
         if producer.transactional_id is None:
             raise UsageError("the producer has no transactions", cure="give it a transactional_id")
         self.producer = producer
@@ -68,6 +77,8 @@ class InTransaction(GroupOffsets):
             raise
         self._commit()
         self._owed = {}
+        if self._on_commit is not None:
+            self._on_commit(unit.done)
 
     def undo(self, unit: Unit) -> Mapping[Where, int]:
         self._abort()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +70,9 @@ class Handling:
         error = self._tried(given, place)
         if error is None:
             return
-        tries, _ = self.tries.pop(place)
+        tries, _ = self.tries[place]
+        if self._in_place:
+            del self.tries[place]
         on_error = self.listener.on_error
         if self.quarantine is not None:
             self.quarantine(record, error, tries)
@@ -87,10 +89,9 @@ class Handling:
 
     def _tried(self, given: object, place: Place) -> Exception | None:
         """Call the function until it does not raise; what it raised, when it is enough."""
-        in_place = self.listener.commit != "transaction"
         while True:
             tries, last = self.tries.get(place, (0, None))
-            if last is not None and not in_place and self._enough(tries, last):
+            if last is not None and not self._in_place and self._enough(tries, last):
                 return last
             try:
                 with self._undone_where_it_raises():
@@ -100,7 +101,7 @@ class Handling:
                 tries += 1
                 self.tries[place] = (tries, error)
                 seconds = min(self.listener.backoff * 2 ** (tries - 1), _LONGEST)
-                if not in_place:
+                if not self._in_place:
                     raise Again(0.0 if self._enough(tries, error) else seconds) from error
                 if self._enough(tries, error):
                     return error
@@ -109,6 +110,19 @@ class Handling:
             else:
                 self.tries.pop(place, None)
                 return None
+
+    def committed(self, records: Iterable[StoredRecord]) -> None:
+        """What was decided of these need not be known any more.
+
+        In a transaction it must be until then: another record may abort it, and all of them come again.
+        """
+        for record in records:
+            self.tries.pop(_place(record), None)
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether a try can be repeated at once."""
+        return self.listener.commit != "transaction"
 
     def _enough(self, tries: int, error: Exception) -> bool:
         return tries > self.listener.retries or isinstance(error, Permanent)

@@ -132,7 +132,7 @@ def _consumer(
     elif listener.commit == "transaction":
         name = listener.transactional_id or f"{listener.group}:{socket.gethostname()}:{os.getpid()}"
         handling.producer = stack.enter_context(Producer(connection, transactional_id=f"{name}:{number}"))
-        commit = InTransaction(handling.producer)
+        commit = InTransaction(handling.producer, on_commit=handling.committed)
     else:
         commit = listener.commit
     if listener.quarantine not in (None, QUARANTINE):

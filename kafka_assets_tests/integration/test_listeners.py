@@ -128,6 +128,23 @@ def test_in_a_transaction_outputs_dead_letters_and_offsets_commit_together(conne
     assert committed(connection, topic, topic) == {0: 10}
 
 
+def test_several_bad_records_of_one_transaction_are_dead_letters_once(connection: Connection) -> None:
+    topic, out = new_topic(connection, partitions=1, records=20), new_topic(connection, partitions=1)
+    dead = new_topic(connection, partitions=1)
+    bad = {1, 4, 9, 16}
+
+    @kafka_listener(topics=topic, group=topic, commit="transaction", retries=2, backoff=0.01, quarantine=dead)
+    def copy(record: StoredRecord, producer: Any) -> None:
+        producer.send(out, record.value, partition=0)
+        if record.offset in bad:
+            raise ValueError("after it was sent")
+
+    run_listeners(copy, connection=connection, stop=threading.Event(), idle=3)
+    assert [int(record.value or b"") for record in stored(connection, out)] == sorted(set(range(20)) - bad)
+    assert [int(record.value or b"") for record in stored(connection, dead)] == sorted(bad)
+    assert committed(connection, topic, topic) == {0: 20}
+
+
 def test_batches_in_threads(connection: Connection) -> None:
     topic = new_topic(connection, partitions=4, records=30)
     stop, seen = threading.Event(), list[tuple[int, int]]()

@@ -16,6 +16,7 @@ from kafka_assets.broker.read import StoredRecord
 from kafka_assets.errors import LedgerBusy, Permanent, UsageError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.live.dead_letters import DeadLetters
+from kafka_assets.live.handling import Again, Handling
 from kafka_assets.testing import Record, run_listener
 
 
@@ -166,6 +167,34 @@ def test_in_a_transaction_each_try_begins_anew() -> None:
     assert calls == [b"a", b"b", b"b", b"c"], "the last time it is quarantined without a call"
     assert heard.pauses == [0.5, 0.0]
     assert [record.value for record, _ in heard.quarantined] == [b"b"]
+
+
+def test_of_several_bad_records_in_one_transaction_each_aborts_it_no_more_often_than_it_is_tried() -> None:
+    values = [b"bad" if offset in {2, 5, 7} else b"good" for offset in range(9)]
+    unit = [StoredRecord("t", 0, offset, None, value, 0, ()) for offset, value in enumerate(values)]
+    quarantined: list[int] = []
+
+    @kafka_listener(topics="t", commit="transaction", retries=2, backoff=0, quarantine="dead")
+    def copy(record: StoredRecord) -> None:
+        if record.value == b"bad":
+            raise ValueError("bad")
+
+    handling = Handling(copy, pause=print, quarantine=lambda record, *_: quarantined.append(record.offset))
+    aborted = 0
+    while True:
+        quarantined.clear()
+        try:
+            for record in unit:
+                handling([record])
+            break
+        except Again:
+            aborted += 1
+            assert aborted < 100
+    assert aborted == 3 * 3
+    assert quarantined == [2, 5, 7], "in the transaction that commits, too"
+    assert handling.tries
+    handling.committed(unit)
+    assert handling.tries == {}
 
 
 @pytest.mark.parametrize(
