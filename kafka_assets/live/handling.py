@@ -21,6 +21,8 @@ LOGGER = logging.getLogger("kafka_assets.listeners")
 
 Place = tuple[str, int, int]
 _LONGEST = 60.0
+_DOUBLED = 60
+"""Times; after more, whatever `backoff` is, the pause is the longest, and a float would end."""
 
 
 class Again(Exception):
@@ -29,6 +31,10 @@ class Again(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.seconds = seconds
+
+
+class Stopped(Exception):
+    """The listener is to end before the next try: nothing is decided of the record, and it stays undone."""
 
 
 class Raised(Exception):
@@ -45,13 +51,14 @@ class Handling:
 
     listener: Listener
     pause: Callable[[float], object]
+    """Waits so many seconds; True where there is to be no further try."""
     quarantine: Callable[[StoredRecord, Exception, int], object] | None = None
     sql: Callable[[], Connection] | None = None
     producer: Producer | None = None
     tries: dict[Place, tuple[int, Exception]] = field(default_factory=dict[Place, tuple[int, Exception]])
 
     def __call__(self, records: Sequence[StoredRecord]) -> None:
-        """Have these done, one after the other or as a batch; returns when the next may come."""
+        """Have these done, one after the other or as a batch; returns when the next may come, or raises Stopped."""
         if not self.listener.batch:
             for record in records:
                 self._do(record, record)
@@ -100,13 +107,14 @@ class Handling:
                 self._raise_trouble(error)
                 tries += 1
                 self.tries[place] = (tries, error)
-                seconds = min(self.listener.backoff * 2 ** (tries - 1), _LONGEST)
+                seconds = min(self.listener.backoff * 2 ** min(tries - 1, _DOUBLED), _LONGEST)
                 if not self._in_place:
                     raise Again(0.0 if self._enough(tries, error) else seconds) from error
                 if self._enough(tries, error):
                     return error
                 LOGGER.info("%s: try %d at %s:%d:%d failed: %r", self.listener.group, tries, *place, error)
-                self.pause(seconds)
+                if self.pause(seconds) is True:
+                    raise Stopped from error
             else:
                 self.tries.pop(place, None)
                 return None

@@ -25,7 +25,7 @@ from kafka_assets.errors import Fenced, ProducerFinished, Retryable, UsageError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import require_schema
 from kafka_assets.live.dead_letters import DeadLetters
-from kafka_assets.live.handling import Again, Handling, Raised
+from kafka_assets.live.handling import Again, Handling, Raised, Stopped
 from kafka_assets.live.in_ledger import InLedger
 from kafka_assets.live.listener import QUARANTINE, Listener
 from kafka_assets.settings import load_settings
@@ -106,6 +106,8 @@ def _hand_over(listener: Listener, consumer: Consumer, handling: Handling, *, id
                 for record in consumer.records(idle=idle):
                     handling([record])
             return
+        except Stopped:
+            return  # closing the consumer leaves the record in hand undone, and keeps those before it
         except Again as again:
             handling.pause(again.seconds)
 

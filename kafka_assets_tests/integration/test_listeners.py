@@ -160,6 +160,24 @@ def test_batches_in_threads(connection: Connection) -> None:
     assert committed(connection, topic, topic) == dict.fromkeys(range(4), 30)
 
 
+@pytest.mark.parametrize("commit", ["sync", "transaction"])
+def test_who_is_stopped_while_a_record_fails_leaves_it_undone(connection: Connection, commit: Any) -> None:
+    topic, dead = new_topic(connection, partitions=1, records=10), new_topic(connection, partitions=1)
+    stop, tries = threading.Event(), list[int]()
+
+    @kafka_listener(topics=topic, group=topic, each="record", commit=commit, retries=50, backoff=0.01, quarantine=dead)
+    def handle(record: StoredRecord) -> None:
+        if record.offset == 4:
+            tries.append(record.offset)
+            stop.set()
+            raise ValueError("for a reason that passes")
+
+    run_listeners(handle, connection=connection, stop=stop)
+    assert tries == [4]
+    assert list(stored(connection, dead)) == []
+    assert committed(connection, topic, topic) == {0: 4}
+
+
 def test_nothing_to_run_is_said() -> None:
     with pytest.raises(UsageError, match="no listener"):
         run_listeners()

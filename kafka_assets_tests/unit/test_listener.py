@@ -16,7 +16,7 @@ from kafka_assets.broker.read import StoredRecord
 from kafka_assets.errors import LedgerBusy, Permanent, UsageError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.live.dead_letters import DeadLetters
-from kafka_assets.live.handling import Again, Handling
+from kafka_assets.live.handling import Again, Handling, Stopped
 from kafka_assets.testing import Record, run_listener
 
 
@@ -195,6 +195,24 @@ def test_of_several_bad_records_in_one_transaction_each_aborts_it_no_more_often_
     assert handling.tries
     handling.committed(unit)
     assert handling.tries == {}
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_who_is_stopped_between_two_tries_decides_nothing(batch: bool) -> None:
+    function, quarantined = Failing(b"b", 99), list[Any]()
+    one: Any = (lambda records: function(records[0])) if batch else function
+    listener = kafka_listener(topics="t", group="g", batch=batch, retries=5, quarantine="dead")(one)
+    handling = Handling(listener, pause=lambda _: True, quarantine=lambda *given: quarantined.append(given))
+    with pytest.raises(Stopped):
+        handling([StoredRecord("t", 0, 0, None, b"b", 0, ())])
+    assert function.times == 98, "it was tried once"
+    assert quarantined == []
+
+
+def test_a_pause_is_never_too_long_to_be_counted() -> None:
+    function = Failing(b"b", 3000)
+    heard = run_listener(kafka_listener(topics="t", group="g", retries=3000, backoff=1e-9)(function), ["b"])
+    assert heard.pauses[-1] == 60.0
 
 
 @pytest.mark.parametrize(
