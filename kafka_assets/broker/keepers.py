@@ -22,6 +22,8 @@ class Attached:
     client: Client
     connection: Connection
     group: str | None
+    longest_silence: float
+    """Seconds without a poll after which its partitions are to be others': a group's `max_poll_interval`."""
 
 
 First = Callable[[Collection[Where]], Mapping[Where, int]]

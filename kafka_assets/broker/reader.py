@@ -21,6 +21,8 @@ LOGGER = logging.getLogger("kafka_assets.commits")
 
 _PARKED_EVERY = 0.5
 """Seconds between two questions for partitions that somebody else still has."""
+_SILENCE = 300.0
+"""Without a group, as in one: Kafka's own default."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Reader:
         self._asked_at = self.polled_at = time.monotonic()
         self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
         try:
-            keeper.attach(Attached(self._reading.client, connection, wanted.group and wanted.group.group))
+            group, silence = (wanted.group.group, wanted.group.max_poll_interval) if wanted.group else (None, _SILENCE)
+            keeper.attach(Attached(self._reading.client, connection, group, longest_silence=silence))
             if wanted.group is None:
                 self._assign_all()
         except BaseException:

@@ -105,7 +105,9 @@ class InLedger:
         )
         aside = partial(_close_over, self._engine, seconds=self._window.seconds)
         self._connection = self._stack.enter_context(closing(LiveConnection(self._engine)))
-        self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
+        self._leases = self._stack.enter_context(
+            Leases(self._engine, lease_ms=self._lease_ms, aside=aside, silence=consumer.longest_silence)
+        )
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
         for place in places:

@@ -12,8 +12,9 @@ from sqlalchemy import Engine, text
 
 from kafka_assets import Consumer, InLedger
 from kafka_assets.broker import Connection
+from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.topics import create_topic, delete_topic
-from kafka_assets.errors import LedgerBusy, OffsetsExpired, TopicChanged, TopicMissing
+from kafka_assets.errors import CommitFailed, Fenced, LedgerBusy, OffsetsExpired, TopicChanged, TopicMissing
 from kafka_assets.ledger.backends import backend_of
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.last_committed import next_offsets
@@ -109,6 +110,29 @@ def test_a_commit_that_fails_in_a_revocation_leaves_the_partition_to_the_next_me
         second.join()
     assert failed[0] < 400
     assert rows(engine) == expected(200)
+    in_order(engine)
+
+
+def test_who_is_stuck_for_longer_than_the_group_waits_is_followed_by_another(
+    engine: Engine, connection: Connection
+) -> None:
+    topic = new_topic(connection, partitions=1, records=10)
+    own_table(engine)
+    stuck, ledger = InLedger(engine, lease_ms=2000), InLedger(engine, lease_ms=2000)
+    member = Membership(topic, max_poll_interval=6)
+    zombie = Consumer(connection, topic, group=member, commit=stuck)
+    batches = zombie.batches()
+    for record in next(batches):
+        handle(stuck.sql, record)
+    begun = time.monotonic()
+    with Consumer(connection, topic, group=topic, commit=ledger) as consumer:
+        insert_on(consumer, ledger, engine, 10)
+        assert time.monotonic() - begun > 5, "before that it is only slow"
+        with pytest.raises((Fenced, LedgerBusy)):
+            next(batches)
+        with suppress(LedgerBusy, CommitFailed):
+            zombie.close()
+    assert rows(engine) == expected(10, partitions=1)
     in_order(engine)
 
 
