@@ -66,6 +66,7 @@ class InTransaction(GroupOffsets):
     def before(self, unit: Unit) -> None:
         if self._undecided is not None:
             raise self._undecided
+        self._abort()  # where the last one could not be aborted in time
         self.producer.begin()
         self._open = True
 
@@ -122,7 +123,7 @@ class InTransaction(GroupOffsets):
     def _abort(self) -> None:
         if not self._open:
             return
-        self._open = False
         # Fenced, or finished: the transaction is not this producer's any more, and the broker ends it.
         with suppress(UsageError, ProducerFinished):
             self.producer.abort()
+        self._open = False
