@@ -177,7 +177,7 @@ class Reader:
         begins: dict[Where, int] = {}
         for topic in sorted({topic for topic, _ in places}):
             partitions = [partition for name, partition in places if name == topic]
-            found = begin_at(self.connection, topic, self._wanted.start, partitions=partitions)
+            found = begin_at(self.connection, topic, self._wanted.start, partitions=partitions, given=True)
             begins |= {(topic, partition): offset for partition, offset in found.items()}
         return begins
 

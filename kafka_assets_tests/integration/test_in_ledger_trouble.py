@@ -5,20 +5,32 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
 from kafka_assets import Consumer, InLedger
-from kafka_assets.broker import Connection
+from kafka_assets.broker import Connection, starts
 from kafka_assets.broker.membership import Membership
+from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.errors import CommitFailed, Fenced, LedgerBusy, OffsetsExpired, TopicChanged, TopicMissing
 from kafka_assets.ledger.backends import backend_of
-from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.engine import Kept, read
 from kafka_assets.ledger.last_committed import next_offsets
-from kafka_assets_tests.integration.consuming import QUICK, STEP_BY_STEP, delete_records, expected, fill, new_topic
+from kafka_assets.live import claiming
+from kafka_assets_tests.integration.consuming import (
+    QUICK,
+    STEP_BY_STEP,
+    delete_records,
+    expected,
+    fill,
+    new_topic,
+    number,
+)
+from kafka_assets_tests.integration.consuming import read as take
 from kafka_assets_tests.integration.databases import kill_backend
 from kafka_assets_tests.integration.handled import handle, in_order, own_table, rows
 
@@ -134,6 +146,61 @@ def test_who_is_stuck_for_longer_than_the_group_waits_is_followed_by_another(
             zombie.close()
     assert rows(engine) == expected(10, partitions=1)
     in_order(engine)
+
+
+def test_no_transaction_begins_on_a_connection_that_no_lease_names(engine: Engine, connection: Connection) -> None:
+    """It was made anew between the lease's registration and the BEGIN: whoever came after it could not end it."""
+    topic = new_topic(connection, partitions=1, records=3)
+    own_table(engine)
+    ledger = InLedger(engine)
+    with Consumer(connection, topic, group=topic, commit=ledger) as consumer:
+        live = ledger._connection  # pyright: ignore[reportPrivateUsage]
+        kept = Kept(engine, opened=live._name, pause_seconds=-1)  # pyright: ignore[reportPrivateUsage]
+        live._kept, before = kept, live._kept  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(LedgerBusy, match="another one when its transaction began"):
+            next(consumer.records())
+        live._kept = before  # pyright: ignore[reportPrivateUsage]
+        insert_on(consumer, ledger, engine, 3)
+    assert rows(engine) == expected(3, partitions=1)
+
+
+def hide_at_first(monkeypatch: pytest.MonkeyPatch, module: Any, partition: int) -> list[int]:
+    """The broker that is asked has not heard of this partition yet, the first time."""
+    ask, asked = module.topic_offsets, list[int]()
+
+    def topic_offsets(*given: Any, **more: Any) -> TopicOffsets:
+        found = ask(*given, **more)
+        asked.append(1)
+        if len(asked) > 1:
+            return found
+        return replace(found, partitions={one: at for one, at in found.partitions.items() if one != partition})
+
+    monkeypatch.setattr(module, "topic_offsets", topic_offsets)
+    return asked
+
+
+def test_a_partition_that_the_broker_does_not_show_yet_is_waited_for(
+    sqlite: Engine, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(connection, partitions=2, records=5)
+    own_table(sqlite)
+    asked = hide_at_first(monkeypatch, claiming, 1)
+    ledger = InLedger(sqlite)
+    with Consumer(connection, topic, group=topic, commit=ledger) as consumer:
+        insert_on(consumer, ledger, sqlite, 10)
+    assert len(asked) > 1
+    assert rows(sqlite) == expected(5)
+    in_order(sqlite)
+
+
+def test_a_groups_partition_that_the_broker_does_not_show_yet_is_waited_for(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(connection, partitions=2, records=5)
+    asked = hide_at_first(monkeypatch, starts, 1)
+    with Consumer(connection, topic, group=topic) as consumer:
+        assert sorted(map(number, take(consumer, 10))) == expected(5)
+    assert len(asked) > 1
 
 
 # ---- what the topic loses while it is read --------------------------------------------------------------
