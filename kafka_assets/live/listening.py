@@ -126,7 +126,7 @@ def _consumer(
     handling.quarantine = handling.sql = handling.producer = None
     if listener.commit == "ledger":
         assert engine is not None
-        ledger = InLedger(engine)
+        ledger = InLedger(engine, on_expired=listener.on_expired)
         commit = ledger
         handling.sql = lambda: ledger.sql
         if listener.quarantine == QUARANTINE:

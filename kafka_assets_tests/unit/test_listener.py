@@ -220,6 +220,8 @@ def test_a_pause_is_never_too_long_to_be_counted() -> None:
     [
         ({"commit": "soon"}, "no commit mode"),
         ({"retries": -1}, "begin at 0"),
+        ({"on_expired": "record"}, "needs commit='ledger'"),
+        ({"on_expired": "jump", "commit": "ledger"}, "no on_expired"),
         ({"quarantine": "kafka_quarantine"}, "needs commit='ledger'"),
         ({"commit": "transaction", "batch": True, "quarantine": "dead"}, "fails as a whole"),
     ],
