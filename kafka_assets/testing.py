@@ -153,6 +153,7 @@ def run_listener(
         while True:
             try:
                 handling(stored[at : at + size])
+                handling.committed(stored[at : at + size])
                 break
             except Again as again:
                 heard.pauses.append(again.seconds)

@@ -10,11 +10,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from kafka_assets.broker.admin import LOGGER, Watch, create, kafka_error, topic_error
 from kafka_assets.broker.connection import Connection, consumer_config
+from kafka_assets.broker.member_errors import NotThere
 from kafka_assets.broker.subscription import place_of
 from kafka_assets.broker.units import Where
-from kafka_assets.errors import OffsetsExpired
+from kafka_assets.errors import KafkaAssetsError
 
-_SEEK_TIMEOUT = 10.0
+_SEEK_TIMEOUT = 2.0
 _PASSING = {KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 
 
@@ -28,9 +29,17 @@ class Assignment:
         self.client: Consumer = create(lambda: Consumer(config, logger=LOGGER))
         self.assigned: frozenset[Where] = frozenset()
         self._floors: dict[Where, int] = {}
+        self._paused: set[Where] = set()
+        self._stopped: set[Where] = set()
+        self._errors: dict[Where, KafkaAssetsError] = {}
+        """Of each partition the first that nobody was told of yet."""
 
     def consume(self, max_records: int, timeout: float) -> list[Message]:
-        """Up to so many records, each partition's in order; [] after `timeout` seconds without any."""
+        """Up to so many records, each partition's in order; [] after `timeout` seconds without any.
+
+        An error is raised by the next call where there are records to give first: they would be nobody's.
+        """
+        self._raise_what_waits()
         records: list[Message] = []
         for message in self.client.consume(max_records, timeout=timeout):
             error = message.error()
@@ -40,23 +49,39 @@ class Assignment:
                 records.append(message)
         for message in records:
             self._floors.pop(place_of(message), None)
-        self._watch.check(self.client)
+        if not records:
+            self._raise_what_waits()
         return records
 
     def seek(self, place: Where, offset: int) -> None:
         """Go on there; what was fetched and not consumed is dropped."""
+        if place in self._stopped or not self._sought(place, offset):
+            self._assign_anew(place, offset)
+        self._errors.pop(place, None)
+        self._floors[place] = offset
+
+    def _sought(self, place: Where, offset: int) -> bool:
         deadline = time.monotonic() + _SEEK_TIMEOUT
         while True:
             try:
                 self.client.seek(TopicPartition(*place, offset))
-                break
+                return True
             except KafkaException as raised:
                 error = kafka_error(raised)
-                # An assignment takes effect a moment after it was made.
-                if error.code() not in {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS} or time.monotonic() > deadline:
+                if error.code() not in {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS}:
                     raise topic_error(self.connection, place[0], error) from raised
+                # An assignment takes effect a moment after it was made.
+                if time.monotonic() > deadline:
+                    return False
                 time.sleep(0.01)
-        self._floors[place] = offset
+
+    def _assign_anew(self, place: Where, offset: int) -> None:
+        """A partition whose offset was not there is not read any more, and cannot be sought in."""
+        self.client.incremental_unassign([TopicPartition(*place)])
+        self.client.incremental_assign([TopicPartition(*place, offset)])
+        self._stopped.discard(place)
+        if place in self._paused:
+            self.client.pause([TopicPartition(*place)])
 
     def start(self, place: Where, offset: int) -> None:
         """Take this partition, too, and begin there; or go on there, where it was taken before."""
@@ -69,20 +94,29 @@ class Assignment:
 
     def pause(self, places: Iterable[Where]) -> None:
         """Fetch no more of these; what was fetched and not consumed is dropped, and comes again."""
-        self.client.pause([TopicPartition(*place) for place in places])
+        new = list(places)
+        self._paused.update(new)
+        self.client.pause([TopicPartition(*place) for place in new])
 
     def resume(self, places: Iterable[Where]) -> None:
-        self.client.resume([TopicPartition(*place) for place in places])
+        known = list(places)
+        self._paused.difference_update(known)
+        self.client.resume([TopicPartition(*place) for place in known])
 
     def close(self) -> None:
         self.client.close()
 
     def _meet(self, message: Message, error: KafkaError) -> None:
+        if error.code() in _PASSING:
+            return
+        place = place_of(message)
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            raise OffsetsExpired(
-                f"partition {message.partition()} of the topic {message.topic()!r} cannot be read on where it was",
-                why=error.str(),
-                cure="begin between the log start and the end; `kafka-assets offsets` shows both",
-            )
-        if error.code() not in _PASSING:
-            raise topic_error(self.connection, str(message.topic()), error)
+            self._stopped.add(place)
+            self._errors[place] = NotThere(*place, why=error.str(), offset=cast(int, message.offset()))
+        else:
+            self._errors.setdefault(place, topic_error(self.connection, str(message.topic()), error))
+
+    def _raise_what_waits(self) -> None:
+        self._watch.check(self.client)
+        if self._errors:
+            raise self._errors.pop(next(iter(self._errors)))

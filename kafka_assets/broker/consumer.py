@@ -20,7 +20,7 @@ from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.reader import Reader, Wanted
 from kafka_assets.broker.starts import Start
-from kafka_assets.broker.units import Each, Unit, Where, cut, without
+from kafka_assets.broker.units import Each, Unit, Where, cut, place_of, without
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
 _POLL = 0.2
@@ -66,7 +66,13 @@ class Consumer:
         self._closed = False
         wanted = Wanted(topics, member, partitions, start)
         self._reader = Reader(
-            connection, wanted, self._keeper, on_revoke=self._revoked, on_lost=self._lost, on_again=self._drop
+            connection,
+            wanted,
+            self._keeper,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+            on_again=self._drop,
+            polled=self._polled,
         )
 
     def records(self, *, idle: float | None = None) -> Iterator[StoredRecord]:
@@ -192,8 +198,17 @@ class Consumer:
 
     def _give_up(self) -> None:
         unit, self._unit = self._unit, None
-        if unit is not None:
-            self._rewind(unit.open if self._offset_first else self._keeper.undo(unit))
+        if unit is None:
+            return
+        try:
+            begins = unit.open if self._offset_first else self._keeper.undo(unit)
+        except BaseException:
+            if self._keeper.whole:
+                self._refused(unit)
+            else:
+                self._rewind(unit.open)
+            raise
+        self._rewind(begins)
 
     def _recover(self) -> None:
         """A loop was left with a record in hand: it was not done, and comes again."""
@@ -209,20 +224,34 @@ class Consumer:
         for unit in self._units:
             unit.drop(places)
 
+    def _polled(self) -> set[Where]:
+        """Of which there are records here that are not done, or not kept."""
+        units = [*self._units, *([self._unit] if self._unit is not None else [])]
+        return {place_of(record) for record in self._ahead}.union(*(unit.begins for unit in units))
+
     # -- called inside a poll, so nothing is in hand
 
     def _revoked(self, places: Sequence[Where]) -> None:
         """Keep what is done, before they go. What was committed first is handed over all the same: nobody else will."""
-        if self._unit is not None and not self._offset_first:
-            self._unit.drop(places)
-            self._finish()
-        self._drop(places)
-        self._keeper.released(places)
+        try:
+            if self._unit is not None and not self._offset_first:
+                self._unit.drop(places)
+                self._finish()
+        finally:
+            # They go whatever became of that: what is kept here of them would be in their next owner's way.
+            self._drop(places)
+            self._keeper.released(places)
 
     def _lost(self, places: Sequence[Where]) -> None:
         unit = self._unit
         self._drop(places)
-        again = self._keeper.lost(places, unit)
+        try:
+            again = self._keeper.lost(places, unit)
+        except BaseException:
+            if unit is not None and self._keeper.whole:
+                self._unit = None
+                self._refused(unit)
+            raise
         if unit is not None and not self._offset_first:
             self._unit = None
             unit.drop({*places, *again})

@@ -85,7 +85,12 @@ class GroupOffsets(Nowhere):
         return unit.open
 
     def released(self, places: Collection[Where]) -> None:
-        self._pay()
+        try:
+            self._pay()
+        finally:
+            # Committed later, it would move the next owner's offset back.
+            for place in places:
+                self._owed.pop(place, None)
 
     def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
         for place in places:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -10,19 +10,22 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kafka_assets.broker.admin import kafka_error
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.long_watch import LongWatch
-from kafka_assets.broker.member_errors import is_expected, member_error
+from kafka_assets.broker.member_errors import NotThere, is_expected, member_error
 from kafka_assets.broker.membership import LOGGER, Membership
+from kafka_assets.broker.rebalances import Place
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
 
 class Hearing:
     """Of one member. Whatever it hears inside librdkafka's callbacks is raised outside of them."""
 
-    def __init__(self, connection: Connection, membership: Membership) -> None:
-        self._connection, self._membership = connection, membership
+    def __init__(self, connection: Connection, membership: Membership, *, stopped: Collection[Place]) -> None:
+        """`stopped` are the partitions that are not read any more, because an offset was not there."""
+        self._connection, self._membership, self._stopped = connection, membership, stopped
         self._watch = LongWatch(connection)
         self._raised: BaseException | None = None
         self._error: KafkaAssetsError | None = None
+        self._not_there: list[NotThere] = []
 
     def hear(self, error: KafkaError) -> None:
         """librdkafka's error_cb."""
@@ -43,7 +46,11 @@ class Hearing:
             causes.append(error.str())
             return None
         typed = self.typed(error, topic=message.topic(), partition=message.partition())
-        self._error = self._error or typed
+        if isinstance(typed, NotThere):
+            typed.offset = cast(int, message.offset())
+            self._not_there.append(typed)  # each of them: what nobody is told of is never read again
+        else:
+            self._error = self._error or typed
         return typed
 
     def check(self, client: Any) -> None:
@@ -56,9 +63,14 @@ class Hearing:
         if self._raised is not None:
             raised, self._raised = self._raised, None
             raise raised
-        if self._error is not None and of_records:
+        if not of_records:
+            return
+        if self._error is not None:
             error, self._error = self._error, None
             raise error
+        while self._not_there:
+            if (gone := self._not_there.pop(0)).place in self._stopped:
+                raise gone
 
     def ask(self, call: Callable[[], Any]) -> Any:
         try:

@@ -64,14 +64,21 @@ class InSequence(GroupOffsets):
             self._change.notify_all()
 
     def released(self, places: Collection[Where]) -> None:
-        self._catch_up()
+        try:
+            self._catch_up()
+        finally:
+            self._forget(places)
 
     def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+        self._forget(places)
+        return {}
+
+    def _forget(self, places: Collection[Where]) -> None:
+        """They are another member's: nothing of them is committed any more, nor asked for again."""
         with self._change:
             for place in places:
                 self._waiting.pop(place, None)
             self._lost.update(places)
-        return {}
 
     def close(self) -> None:
         try:
@@ -96,7 +103,13 @@ class InSequence(GroupOffsets):
                         cure="nothing, if the broker comes back: the same records come again",
                     )
                 newest, number, self._waiting = self._waiting, self.sequence, {}
-            self.commit(newest)
+            try:
+                self.commit(newest)
+            except CommitFailed as error:
+                if not error.moved_on:
+                    with self._change:
+                        self._waiting = {**newest, **self._waiting}
+                raise
             self.committed = number
         finally:
             with self._change:

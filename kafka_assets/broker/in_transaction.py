@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from kafka_assets.broker.group_offsets import PATIENCE, GroupOffsets
 from kafka_assets.broker.keepers import Attached, First
 from kafka_assets.broker.producer import Producer
+from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.units import Unit, Where
 from kafka_assets.errors import (
     BrokerUnavailable,
@@ -32,8 +33,16 @@ class InTransaction(GroupOffsets):
 
     whole = True
 
-    def __init__(self, producer: Producer, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        patience: float = PATIENCE,
+        on_commit: Callable[[Sequence[StoredRecord]], object] | None = None,
+    ) -> None:
+        """`on_commit` is told of the records whose offsets have been committed."""
         super().__init__(patience=patience)
+        self._on_commit = on_commit
         if producer.transactional_id is None:
             raise UsageError("the producer has no transactions", cure="give it a transactional_id")
         self.producer = producer
@@ -57,6 +66,7 @@ class InTransaction(GroupOffsets):
     def before(self, unit: Unit) -> None:
         if self._undecided is not None:
             raise self._undecided
+        self._abort()  # where the last one could not be aborted in time
         self.producer.begin()
         self._open = True
 
@@ -68,6 +78,8 @@ class InTransaction(GroupOffsets):
             raise
         self._commit()
         self._owed = {}
+        if self._on_commit is not None:
+            self._on_commit(unit.done)
 
     def undo(self, unit: Unit) -> Mapping[Where, int]:
         self._abort()
@@ -111,7 +123,7 @@ class InTransaction(GroupOffsets):
     def _abort(self) -> None:
         if not self._open:
             return
-        self._open = False
         # Fenced, or finished: the transaction is not this producer's any more, and the broker ends it.
         with suppress(UsageError, ProducerFinished):
             self.producer.abort()
+        self._open = False

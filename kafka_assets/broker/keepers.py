@@ -22,6 +22,8 @@ class Attached:
     client: Client
     connection: Connection
     group: str | None
+    longest_silence: float
+    """Seconds without a poll after which its partitions are to be others': a group's `max_poll_interval`."""
 
 
 First = Callable[[Collection[Where]], Mapping[Where, int]]
@@ -34,6 +36,8 @@ class Keeper(Protocol):
     needs_group: bool
     whole: bool
     """Whether a unit is kept as a whole or not at all: where `done` fails, its partitions begin again, by `begins`."""
+    knows_expired: bool
+    """Whether `begins` says itself what becomes of offsets that are not there any more; else they are an error."""
     properties: Mapping[str, str]
     """What librdkafka's consumer must be told for it."""
 
@@ -77,6 +81,7 @@ class Nowhere:
 
     needs_group = False
     whole = False
+    knows_expired = False
     properties: Mapping[str, str] = {}
 
     def attach(self, consumer: Attached) -> None:

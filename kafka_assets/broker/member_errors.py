@@ -11,15 +11,18 @@ from kafka_assets.errors import BrokerRefused, BrokerUnavailable, GroupRefused, 
 
 
 class NotThere(OffsetsExpired):
-    """The offset that a member asked for is below the log's start, or beyond its end."""
+    """The offset that was asked for is below the log's start, or beyond its end."""
 
-    def __init__(self, topic: str, partition: int, *, why: str) -> None:
+    def __init__(self, topic: str, partition: int, *, why: str, offset: int = -1) -> None:
         super().__init__(
             f"partition {partition} of the topic {topic!r} cannot be read on where it was",
             why=why,
-            cure="begin between the log start and the end; the ledger says what is committed",
+            cure="begin between the log start and the end: `kafka-assets offsets` shows both, `kafka-assets lag` what"
+            " is committed",
         )
         self.place = (topic, partition)
+        self.offset = offset
+        """What was asked for; -1 where librdkafka does not say."""
 
 
 _EXPECTED = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,19 @@ from dataclasses import dataclass
 from kafka_assets.broker.assignment import Assignment
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keepers import Attached, First, Keeper
+from kafka_assets.broker.member_errors import NotThere
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord, record_of
 from kafka_assets.broker.starts import Start, begin_at
 from kafka_assets.broker.subscription import Subscription
-from kafka_assets.broker.units import Where, without
+from kafka_assets.broker.units import Unit, Where, without
+
+LOGGER = logging.getLogger("kafka_assets.commits")
 
 _PARKED_EVERY = 0.5
 """Seconds between two questions for partitions that somebody else still has."""
+_SILENCE = 300.0
+"""Without a group, as in one: Kafka's own default."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +47,23 @@ class Reader:
         on_revoke: Callable[[Sequence[Where]], None],
         on_lost: Callable[[Sequence[Where]], None],
         on_again: Callable[[Collection[Where]], None] | None = None,
+        polled: Callable[[], Collection[Where]] = tuple,
     ) -> None:
-        """`on_again` is for partitions that go on elsewhere: what was polled of them is to be forgotten."""
+        """`on_again` is for partitions that go on elsewhere: what was polled of them is to be forgotten.
+
+        `polled` are those of which records were polled that are not done: where they go on is asked for afterwards.
+        """
         self.connection = connection
         self._wanted = wanted
         self._keeper = keeper
-        self._on_revoke, self._on_lost, self._on_again = on_revoke, on_lost, on_again
+        self._on_revoke, self._on_lost, self._on_again, self._polled = on_revoke, on_lost, on_again, polled
         self._again: dict[Where, int] = {}
         self._parked: set[Where] = set()
         self._asked_at = self.polled_at = time.monotonic()
         self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
         try:
-            keeper.attach(Attached(self._reading.client, connection, wanted.group and wanted.group.group))
+            group, silence = (wanted.group.group, wanted.group.max_poll_interval) if wanted.group else (None, _SILENCE)
+            keeper.attach(Attached(self._reading.client, connection, group, longest_silence=silence))
             if wanted.group is None:
                 self._assign_all()
         except BaseException:
@@ -72,16 +83,35 @@ class Reader:
     def poll(self, count: int, timeout: float) -> list[StoredRecord]:
         """Up to about so many records; [] after `timeout` seconds without any."""
         self._go_back()
-        messages = self._reading.consume(count, timeout)
+        records = self._consumed(count, timeout)
         self.polled_at = time.monotonic()
-        if again := self._keeper.idle():
-            if self._on_again is not None:
-                self._on_again(again)
-            self.begin_again(again)
-        records = without(map(record_of, messages), {*self._again, *self._parked})
-        self._go_back()
-        self._ask_for_parked()
+        try:
+            if again := self._keeper.idle():
+                if self._on_again is not None:
+                    self._on_again(again)
+                self.begin_again(again)
+            records = without(records, {*self._again, *self._parked})
+            self._go_back()
+            self._ask_for_parked()
+        except BaseException:
+            # librdkafka is past them, and nobody has them: whoever goes on would commit past them, too.
+            self.rewind(Unit(without(records, self._parked)).begins)
+            raise
         return records
+
+    def _consumed(self, count: int, timeout: float) -> list[StoredRecord]:
+        try:
+            return [record_of(message) for message in self._reading.consume(count, timeout)]
+        except NotThere as error:
+            # librdkafka reads no more of it: whoever goes on has it read again, or hears of it again.
+            if not self._keeper.knows_expired and error.offset >= 0:
+                self.rewind({error.place: error.offset})
+            else:
+                self.begin_again([error.place])
+            if not self._keeper.knows_expired:
+                raise
+            LOGGER.warning("%s", error)
+            return []
 
     def rewind(self, offsets: Mapping[Where, int]) -> None:
         """Let these come again; the seek itself waits until no callback is running."""
@@ -93,10 +123,10 @@ class Reader:
         mine = [place for place in places if place in self.assigned]
         if not mine:
             return
-        self._reading.pause(mine)
         self._parked.update(mine)
         for place in mine:
             self._again.pop(place, None)
+        self._reading.pause(mine)
 
     def pause(self, places: Collection[Where]) -> None:
         """Fetch no more of these; what was fetched and not polled comes again after `resume`."""
@@ -109,10 +139,10 @@ class Reader:
         self._reading.close()
 
     def _go_back(self) -> None:
-        again, self._again = self._again, {}
-        for place, offset in again.items():
+        for place, offset in list(self._again.items()):
             if place in self.assigned:
                 self._reading.seek(place, offset)
+            del self._again[place]  # only now: what could not be sought is still to come again
 
     def _assign_all(self) -> None:
         topics = self._wanted.topics
@@ -121,15 +151,17 @@ class Reader:
             found = begin_at(self.connection, topic, self._wanted.start, partitions=self._wanted.partitions)
             begins |= {(topic, partition): offset for partition, offset in found.items()}
         self._parked.update(begins)
-        self._begin_parked(lambda places: {place: begins[place] for place in places})
+        self._begin_parked(lambda places: {place: begins[place] for place in places}, begins)
 
     def _ask_for_parked(self) -> None:
         if self._parked and time.monotonic() - self._asked_at >= _PARKED_EVERY:
             self._asked_at = time.monotonic()
-            self._begin_parked(self._first)
+            self._begin_parked(self._first, self._parked.difference(self._polled()))
 
-    def _begin_parked(self, first: First) -> None:
-        for place, offset in self._keeper.begins(sorted(self._parked), first).items():
+    def _begin_parked(self, first: First, places: Collection[Where]) -> None:
+        if not places:
+            return
+        for place, offset in self._keeper.begins(sorted(places), first).items():
             self._reading.start(place, offset)
             self._reading.resume([place])
             self._parked.discard(place)
@@ -145,7 +177,7 @@ class Reader:
         begins: dict[Where, int] = {}
         for topic in sorted({topic for topic, _ in places}):
             partitions = [partition for name, partition in places if name == topic]
-            found = begin_at(self.connection, topic, self._wanted.start, partitions=partitions)
+            found = begin_at(self.connection, topic, self._wanted.start, partitions=partitions, given=True)
             begins |= {(topic, partition): offset for partition, offset in found.items()}
         return begins
 

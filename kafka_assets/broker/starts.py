@@ -23,11 +23,17 @@ def begin_at(
     start: Start,
     *,
     partitions: Collection[int] | None = None,
+    given: bool = False,
     timeout: float = TIMEOUT,
 ) -> dict[int, int]:
-    """The first offset to read of each of these partitions, or of all; nothing is guessed where one is not there."""
+    """The first offset to read of each of these partitions, or of all; nothing is guessed where one is not there.
+
+    With `given` they are a group's: one that this broker does not show yet is left out, to be asked for again.
+    """
     there = topic_offsets(connection, topic, timeout=timeout).partitions
     wanted = sorted(there) if partitions is None else sorted(set(partitions))
+    if given:
+        wanted = [one for one in wanted if one in there]
     if partitions is None and isinstance(start, Mapping):
         wanted = sorted(start)
     if missing := [one for one in wanted if one not in there]:

@@ -55,7 +55,7 @@ class Subscription:
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost or _nothing
         self._matching = Matching(topics)
         self._owned = Owned()
-        self._hearing = Hearing(connection, membership)
+        self._hearing = Hearing(connection, membership, stopped=self._owned.stopped)
         self._causes: list[str] = []
         self._closed = False
         config: dict[str, Any] = {

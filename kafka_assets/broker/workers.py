@@ -200,10 +200,12 @@ class Workers:
         """What a worker has in hand is finished in time, and committed; what none has begun comes to another member."""
         self._lanes.drop_waiting(places)
         self._lanes.settle(places, timeout=self._patience)
-        self._keep(now=True)
-        self._lanes.close(places)
-        self._paused.difference_update(places)
-        self._keeper.released(places)
+        try:
+            self._keep(now=True)
+        finally:
+            self._lanes.close(places)
+            self._paused.difference_update(places)
+            self._keeper.released(places)
 
     def _lost(self, places: Sequence[Where]) -> None:
         self._lanes.close(places)

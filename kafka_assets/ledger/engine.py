@@ -133,7 +133,8 @@ def write(engine: Engine, *, before: Callable[[Connection], None] | None = None)
 class Kept:
     """A connection that is kept from one transaction to the next, for whoever commits often; of one thread.
 
-    The first error drops it, and so does a pause: a server may have ended it meanwhile.
+    The first error drops it, and so does a pause: a server may have ended it meanwhile. One that SQLAlchemy has
+    connected again by itself, or would, is dropped, too: `opened` was called with another backend.
     """
 
     def __init__(
@@ -142,6 +143,8 @@ class Kept:
         self._engine, self._opened, self._pause = engine, opened, pause_seconds
         self._connection: Connection | None = None
         self._used = 0.0
+        self._raw: object = None
+        """The driver's own connection, which `opened` was called with."""
 
     @contextmanager
     def write(self) -> Generator[Connection]:
@@ -155,18 +158,24 @@ class Kept:
             with _said():
                 if kept is None:
                     self._opened(connection)
+                    self._raw = connection.connection.dbapi_connection
                     connection.rollback()
                     connection = connection.execution_options(kafka_assets_begin="BEGIN IMMEDIATE")
                 connection.begin()
                 yield connection
                 if connection.in_transaction():  # else the caller has rolled it back
                     _commit(connection)
-            ended = True
+            ended = self._is_same(connection)
         finally:
             if ended:
                 self._connection, self._used = connection, time.monotonic()
             else:
                 _close(connection)
+
+    def _is_same(self, connection: Connection) -> bool:
+        if connection.closed or connection.invalidated:
+            return False
+        return connection.connection.dbapi_connection is self._raw
 
     def close(self) -> None:
         if self._connection is not None:

@@ -61,8 +61,14 @@ class LiveConnection:
                 return
             connection.rollback()
         register(self._engine, list(moves), self._backend)
+        registered = self._backend
         with self._kept.write() as connection:
-            require_standing(connection, moves)
+            if require_standing(connection, moves) != {self._backend}:
+                raise LedgerBusy(
+                    "the connection to the database was another one when its transaction began",
+                    why=f"the leases name {registered}, and not {self._backend}: nobody could end it",
+                    cure="the whole transaction is tried again",
+                )
             yield connection
 
 

@@ -54,7 +54,9 @@ class Claiming:
             try:
                 partitions = sorted(part for name, part in places if name == topic)
                 source, offsets = self._met(topic, partitions, first)
-                leases = self._leased(source, partitions)
+                if unseen := [part for part in partitions if part not in offsets]:
+                    LOGGER.info("the broker does not show partitions %s of the topic %r yet", unseen, topic)
+                leases = self._leased(source, [part for part in partitions if part in offsets])
                 held |= {(topic, lease.partition): lease for lease in leases}
                 for lease, position in self._ready(leases):
                     at = offsets[lease.partition]
@@ -85,7 +87,7 @@ class Claiming:
             for number, part in found.partitions.items()
         }
         known = known_partitions(self._engine, [source.id])[source.id]
-        fresh = [part for part in partitions if part not in known]
+        fresh = [part for part in partitions if part in offsets and part not in known]
         if source.incarnation > 1 or (known and self._grouped):
             origins = dict.fromkeys(fresh, 0)
         else:

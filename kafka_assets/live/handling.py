@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,8 @@ LOGGER = logging.getLogger("kafka_assets.listeners")
 
 Place = tuple[str, int, int]
 _LONGEST = 60.0
+_DOUBLED = 60
+"""Times; after more, whatever `backoff` is, the pause is the longest, and a float would end."""
 
 
 class Again(Exception):
@@ -29,6 +31,10 @@ class Again(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.seconds = seconds
+
+
+class Stopped(Exception):
+    """The listener is to end before the next try: nothing is decided of the record, and it stays undone."""
 
 
 class Raised(Exception):
@@ -45,13 +51,14 @@ class Handling:
 
     listener: Listener
     pause: Callable[[float], object]
+    """Waits so many seconds; True where there is to be no further try."""
     quarantine: Callable[[StoredRecord, Exception, int], object] | None = None
     sql: Callable[[], Connection] | None = None
     producer: Producer | None = None
     tries: dict[Place, tuple[int, Exception]] = field(default_factory=dict[Place, tuple[int, Exception]])
 
     def __call__(self, records: Sequence[StoredRecord]) -> None:
-        """Have these done, one after the other or as a batch; returns when the next may come."""
+        """Have these done, one after the other or as a batch; returns when the next may come, or raises Stopped."""
         if not self.listener.batch:
             for record in records:
                 self._do(record, record)
@@ -70,7 +77,9 @@ class Handling:
         error = self._tried(given, place)
         if error is None:
             return
-        tries, _ = self.tries.pop(place)
+        tries, _ = self.tries[place]
+        if self._in_place:
+            del self.tries[place]
         on_error = self.listener.on_error
         if self.quarantine is not None:
             self.quarantine(record, error, tries)
@@ -87,10 +96,9 @@ class Handling:
 
     def _tried(self, given: object, place: Place) -> Exception | None:
         """Call the function until it does not raise; what it raised, when it is enough."""
-        in_place = self.listener.commit != "transaction"
         while True:
             tries, last = self.tries.get(place, (0, None))
-            if last is not None and not in_place and self._enough(tries, last):
+            if last is not None and not self._in_place and self._enough(tries, last):
                 return last
             try:
                 with self._undone_where_it_raises():
@@ -99,16 +107,30 @@ class Handling:
                 self._raise_trouble(error)
                 tries += 1
                 self.tries[place] = (tries, error)
-                seconds = min(self.listener.backoff * 2 ** (tries - 1), _LONGEST)
-                if not in_place:
+                seconds = min(self.listener.backoff * 2 ** min(tries - 1, _DOUBLED), _LONGEST)
+                if not self._in_place:
                     raise Again(0.0 if self._enough(tries, error) else seconds) from error
                 if self._enough(tries, error):
                     return error
                 LOGGER.info("%s: try %d at %s:%d:%d failed: %r", self.listener.group, tries, *place, error)
-                self.pause(seconds)
+                if self.pause(seconds) is True:
+                    raise Stopped from error
             else:
                 self.tries.pop(place, None)
                 return None
+
+    def committed(self, records: Iterable[StoredRecord]) -> None:
+        """What was decided of these need not be known any more.
+
+        In a transaction it must be until then: another record may abort it, and all of them come again.
+        """
+        for record in records:
+            self.tries.pop(_place(record), None)
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether a try can be repeated at once."""
+        return self.listener.commit != "transaction"
 
     def _enough(self, tries: int, error: Exception) -> bool:
         return tries > self.listener.retries or isinstance(error, Permanent)

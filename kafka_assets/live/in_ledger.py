@@ -36,7 +36,7 @@ class InLedger:
     """
 
     needs_group = False
-    whole = True
+    whole = knows_expired = True
     properties: Mapping[str, str] = {}
 
     def __init__(
@@ -105,7 +105,9 @@ class InLedger:
         )
         aside = partial(_close_over, self._engine, seconds=self._window.seconds)
         self._connection = self._stack.enter_context(closing(LiveConnection(self._engine)))
-        self._leases = self._stack.enter_context(Leases(self._engine, lease_ms=self._lease_ms, aside=aside))
+        self._leases = self._stack.enter_context(
+            Leases(self._engine, lease_ms=self._lease_ms, aside=aside, silence=consumer.longest_silence)
+        )
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
         for place in places:
@@ -169,8 +171,10 @@ class InLedger:
         self._leases.give_back(self._let_go(places))
 
     def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
-        self._roll_back()
-        self._leases.forget(self._let_go(places))
+        try:
+            self._roll_back()
+        finally:
+            self._leases.forget(self._let_go(places))
         return {} if unit is None else unit.begins
 
     def idle(self) -> Collection[Where]:
@@ -180,9 +184,14 @@ class InLedger:
         return places
 
     def close(self) -> None:
-        self._roll_back()
-        self._connection.close()
         try:
+            self._roll_back()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        try:
+            self._connection.close()
             if self._held:
                 self._leases.give_back(self._let_go(list(self._held)))
         finally:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from sqlalchemy import Engine
 
-from kafka_assets.errors import KafkaAssetsError, LedgerBusy, OutcomeUnknown
+from kafka_assets.errors import LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger.leases import Lease, extend, give_back
 
 _log = logging.getLogger(__name__)
@@ -19,12 +20,24 @@ _log = logging.getLogger(__name__)
 class Keeper:
     """Extends what it holds; what others have taken meanwhile is to be asked for. A context manager."""
 
-    def __init__(self, engine: Engine, *, lease_ms: int, aside: Callable[[Sequence[Lease]], object]) -> None:
-        """`aside` is done with the leases each time they were extended: windows that are over are closed by it."""
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        lease_ms: int,
+        aside: Callable[[Sequence[Lease]], object],
+        silence: float | None = None,
+    ) -> None:
+        """`aside` is done with the leases each time they were extended: windows that are over are closed by it.
+
+        Whoever does not ask for what is `lost` for more than `silence` seconds is stuck, or was abandoned: its leases
+        are extended no more, and end. None: somebody else looks after that.
+        """
         self._engine, self._lease_ms, self._aside = engine, lease_ms, aside
+        self._silence, self._heard_at = silence, time.monotonic()
         self._leases: set[Lease] = set()
         self._lost: set[Lease] = set()
-        self._error: KafkaAssetsError | None = None
+        self._error: Exception | None = None
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
 
@@ -50,6 +63,7 @@ class Keeper:
 
     def lost(self) -> Collection[Lease]:
         """Those that are others' by now, told once; raises what ended the keeping."""
+        self._heard_at = time.monotonic()
         if self._error is not None:
             raise self._error
         with self._lock:
@@ -70,7 +84,7 @@ class Keeper:
         while not self._stop.wait(self._lease_ms / 3000):
             with self._lock:
                 leases = list(self._leases)
-            if not leases:
+            if not leases or self._silent():
                 continue
             try:
                 gone = set(extend(self._engine, leases, lease_ms=self._lease_ms))
@@ -78,9 +92,12 @@ class Keeper:
             except (LedgerBusy, OutcomeUnknown) as error:
                 _log.debug("the leases could not be extended now: %s", error)
                 continue
-            except KafkaAssetsError as error:
+            except Exception as error:  # noqa: BLE001 raised by `lost`, in the thread of whoever holds them
                 self._error = error
                 return
             with self._lock:
                 self._lost |= gone & self._leases
                 self._leases -= gone
+
+    def _silent(self) -> bool:
+        return self._silence is not None and time.monotonic() - self._heard_at > self._silence

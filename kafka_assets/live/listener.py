@@ -40,6 +40,7 @@ class Listener:
     threads: int
     max_records: int
     transactional_id: str | None
+    on_expired: Literal["fail", "record"]
 
     def __call__(self, *args: Any, **kwargs: Any) -> object:
         return self.function(*args, **kwargs)
@@ -64,6 +65,7 @@ def kafka_listener(  # noqa: PLR0913 - each is one word of configuration, by nam
     threads: int = 1,
     max_records: int = 500,
     transactional_id: str | None = None,
+    on_expired: Literal["fail", "record"] = "fail",
 ) -> Callable[[Callable[..., object]], Listener]:
     """Declare a function as a listener; `run_listeners` runs it, `kafka_assets.testing.run_listener` tests it.
 
@@ -72,7 +74,7 @@ def kafka_listener(  # noqa: PLR0913 - each is one word of configuration, by nam
     `on_error` decides: "raise" ends the listener with the record undone, "skip" logs it, a function may do either.
 
     `transactional_id` is for commit="transaction": one that a process has again after a restart ends at once what
-    it had left open; without it, that takes the transaction's timeout.
+    it had left open; without it, that takes the transaction's timeout. `on_expired` is InLedger's.
     """
 
     def declare(function: Callable[..., object]) -> Listener:
@@ -91,6 +93,7 @@ def kafka_listener(  # noqa: PLR0913 - each is one word of configuration, by nam
             threads=threads,
             max_records=max_records,
             transactional_id=transactional_id,
+            on_expired=on_expired,
         )
         _check(listener)
         update_wrapper(listener, function, updated=())
@@ -109,6 +112,14 @@ def _check(listener: Listener) -> None:
             f"the quarantine {QUARANTINE} needs commit='ledger'",
             why="a record goes there in the transaction of its offset",
             cure="give commit='ledger', or the name of a dead-letter topic",
+        )
+    if listener.on_expired not in ("fail", "record"):
+        raise UsageError(f"there is no on_expired={listener.on_expired!r}", cure="choose fail, or record")
+    if listener.on_expired == "record" and listener.commit != "ledger":
+        raise UsageError(
+            "on_expired='record' needs commit='ledger'",
+            why="what was lost is written down in the ledger",
+            cure="give commit='ledger', or leave on_expired out",
         )
     if listener.commit == "transaction" and listener.batch and (listener.quarantine or listener.on_error != "raise"):
         raise UsageError(

@@ -26,7 +26,7 @@ from kafka_assets.errors import Fenced, ProducerFinished, Retryable, UsageError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import require_schema
 from kafka_assets.live.dead_letters import DeadLetters
-from kafka_assets.live.handling import Again, Handling, Raised
+from kafka_assets.live.handling import Again, Handling, Raised, Stopped
 from kafka_assets.live.in_ledger import InLedger
 from kafka_assets.live.listener import QUARANTINE, Listener
 from kafka_assets.settings import load_settings
@@ -109,6 +109,8 @@ def _hand_over(listener: Listener, consumer: Consumer, handling: Handling, *, id
                 for record in consumer.records(idle=idle):
                     handling([record])
             return
+        except Stopped:
+            return  # closing the consumer leaves the record in hand undone, and keeps those before it
         except Again as again:
             handling.pause(again.seconds)
 
@@ -127,7 +129,7 @@ def _consumer(
     handling.quarantine = handling.sql = handling.producer = None
     if listener.commit == "ledger":
         assert engine is not None
-        ledger = InLedger(engine)
+        ledger = InLedger(engine, on_expired=listener.on_expired)
         commit = ledger
         handling.sql = lambda: ledger.sql
         if listener.quarantine == QUARANTINE:
@@ -135,7 +137,7 @@ def _consumer(
     elif listener.commit == "transaction":
         name = listener.transactional_id or f"{listener.group}:{socket.gethostname()}:{os.getpid()}"
         handling.producer = stack.enter_context(Producer(connection, transactional_id=f"{name}:{number}"))
-        commit = InTransaction(handling.producer)
+        commit = InTransaction(handling.producer, on_commit=handling.committed)
     else:
         commit = listener.commit
     if listener.quarantine not in (None, QUARANTINE):

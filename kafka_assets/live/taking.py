@@ -117,6 +117,7 @@ class Taking:
         taken = take(self._engine, sources, owner=self._owner, lease_ms=self._lease_ms)
         for at, held in taken.refused.items():
             answers[wanted[at]] = Wait(str(held), SOON)
+<<<<<<< HEAD
         for lease, stand in self._standing(taken.leases).items():
             place = wanted[lease.place]
             if stand.waits_for is not None:
@@ -138,6 +139,32 @@ class Taking:
             except (LedgerBusy, OutcomeUnknown) as error:
                 _log.warning("leases could not be given back, and end by themselves: %s", error)
             raise
+=======
+        try:
+            # Asked only now, when nobody else plans them any more.
+            for lease, stand in ready(self._engine, taken.leases, asset=self._stream.asset).items():
+                place = wanted[lease.place]
+                answers[place] = self._answer(met[place[0]], lease, stand)
+        except BaseException:
+            self._leave(taken.leases)
+            raise
+        return answers
+
+    def _answer(self, met: Met, lease: Lease, stand: Ready) -> Answer:
+        if stand.waits_for is not None:
+            return Wait(stand.waits_for, SOON, lease=lease)
+        try:
+            return Begun(lease, self._past_what_expired(met, lease, stand.position))
+        except KafkaAssetsError as error:
+            return replace(_wait_for(error), lease=lease)
+
+    def _leave(self, leases: Sequence[Lease]) -> None:
+        """Nobody will hear of these: others need not wait until they end."""
+        try:
+            give_back(self._engine, leases)
+        except (LedgerBusy, OutcomeUnknown) as error:
+            _log.warning("leases could not be given back, and end by themselves: %s", error)
+>>>>>>> fix_consumer
 
     def _past_what_expired(self, met: Met, lease: Lease, position: int) -> int:
         """What retention took before it was read is an error or recorded, as the stream declares: never a jump.

@@ -21,6 +21,9 @@ from kafka_assets.errors import GroupMissing
 QUICK = {"heartbeat.interval.ms": "300", "session.timeout.ms": "6000"}
 """Rebalances are heard of with a heartbeat: the default's three seconds would be most of a test's time."""
 
+STEP_BY_STEP = {**QUICK, "queued.min.messages": "1", "fetch.message.max.bytes": "64", "fetch.queue.backoff.ms": "10"}
+"""A consumer that fetches hardly more than it hands over, where each record was produced alone."""
+
 _numbers = itertools.count(1)
 
 

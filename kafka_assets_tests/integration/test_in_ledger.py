@@ -20,38 +20,12 @@ from kafka_assets.ledger.last_committed import next_offsets
 from kafka_assets.sinks.live import WindowPolicy
 from kafka_assets_tests.integration.consuming import QUICK, delete_records, expected, fill, new_topic
 from kafka_assets_tests.integration.consuming import read as take
-
-INSERT = text("INSERT INTO handled (kafka_partition, kafka_offset, number) VALUES (:partition, :offset, :number)")
+from kafka_assets_tests.integration.handled import handle, in_order, own_table, rows
 
 
 @pytest.fixture
 def connection(broker: str) -> Connection:
     return Connection(broker, QUICK)
-
-
-def own_table(engine: Engine, *, unique: bool = False) -> Engine:
-    """A table that would take the same record twice, unless it is `unique`."""
-    rule = ", UNIQUE (kafka_partition, kafka_offset)" if unique else ""
-    with write(engine) as sql:
-        sql.execute(text(f"CREATE TABLE handled (kafka_partition INT, kafka_offset BIGINT, number BIGINT{rule})"))
-    return engine
-
-
-def handle(sql: Any, record: Any) -> None:
-    row = {"partition": record.partition, "offset": record.offset, "number": int(record.value)}
-    sql.execute(INSERT, row)
-
-
-def rows(engine: Engine) -> list[tuple[int, int]]:
-    with read(engine) as sql:
-        found = sql.execute(text("SELECT kafka_partition, number FROM handled ORDER BY 1, 2")).all()
-    return [(one[0], one[1]) for one in found]
-
-
-def in_order(engine: Engine) -> None:
-    """The ledger has no gap, and adds up."""
-    with read(engine) as sql:
-        assert sql.execute(text("SELECT * FROM kafka_gap")).all() == []
 
 
 def contract_rows_and_offsets_commit_together(engine: Engine, connection: Connection, each: Any) -> None:
@@ -293,7 +267,11 @@ def test_a_topic_that_was_created_again_begins_at_its_beginning(sqlite: Engine, 
         with pytest.raises(TopicChanged):
             for record in consumer.records(idle=20):
                 handle(ledger.sql, record)
-    assert rows(sqlite) == []
+        assert rows(sqlite) == []
+        fill(connection, topic, range(10, 13), partitions=1)
+        assert [record.offset for record in take(consumer, 3)] == [0, 1, 2]
+        assert next_offsets(sqlite, group="mine") == {(topic, 0): 3}
+    in_order(sqlite)
 
 
 def test_members_come_and_go_and_each_row_is_there_once(engine: Engine, connection: Connection) -> None:

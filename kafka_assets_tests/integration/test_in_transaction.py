@@ -16,6 +16,7 @@ from kafka_assets.broker.connection import consumer_config
 from kafka_assets.broker.membership import Membership
 from kafka_assets.errors import (
     CommitFailed,
+    DeliveryFailed,
     KafkaAssetsError,
     ProducerFinished,
     TransactionMustAbort,
@@ -63,6 +64,38 @@ def test_what_raised_is_aborted_with_its_unit(connection: Connection) -> None:
                 if record.offset == 6:
                     raise ValueError("at 6")
         assert committed(connection, topic, topic).get(0, 0) == 0
+        for record in consumer.records():
+            copy(producer, out, record)
+            if record.offset == 9:
+                consumer.stop()
+    assert outputs(connection, out) == expected(10, partitions=1)
+    assert committed(connection, topic, topic) == {0: 10}
+
+
+def test_an_abort_that_had_no_answer_is_asked_for_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, out = new_topic(connection, partitions=1, records=10), new_topic(connection, partitions=1)
+    with (
+        Producer(connection, transactional_id=out) as producer,
+        Consumer(connection, topic, group=topic, commit=InTransaction(producer)) as consumer,
+    ):
+        with pytest.raises(ValueError, match="at 6"):
+            for record in consumer.records():
+                copy(producer, out, record)
+                if record.offset == 6:
+                    raise ValueError("at 6")
+        abort, failed = producer.abort, list[int]()
+
+        def fails_once() -> None:
+            if not failed:
+                failed.append(1)
+                raise DeliveryFailed("the transaction could not abort in time")
+            abort()
+
+        monkeypatch.setattr(producer, "abort", fails_once)
+        with pytest.raises(DeliveryFailed):
+            next(consumer.records())
         for record in consumer.records():
             copy(producer, out, record)
             if record.offset == 9:

@@ -128,6 +128,23 @@ def test_in_a_transaction_outputs_dead_letters_and_offsets_commit_together(conne
     assert committed(connection, topic, topic) == {0: 10}
 
 
+def test_several_bad_records_of_one_transaction_are_dead_letters_once(connection: Connection) -> None:
+    topic, out = new_topic(connection, partitions=1, records=20), new_topic(connection, partitions=1)
+    dead = new_topic(connection, partitions=1)
+    bad = {1, 4, 9, 16}
+
+    @kafka_listener(topics=topic, group=topic, commit="transaction", retries=2, backoff=0.01, quarantine=dead)
+    def copy(record: StoredRecord, producer: Any) -> None:
+        producer.send(out, record.value, partition=0)
+        if record.offset in bad:
+            raise ValueError("after it was sent")
+
+    run_listeners(copy, connection=connection, stop=threading.Event(), idle=3)
+    assert [int(record.value or b"") for record in stored(connection, out)] == sorted(set(range(20)) - bad)
+    assert [int(record.value or b"") for record in stored(connection, dead)] == sorted(bad)
+    assert committed(connection, topic, topic) == {0: 20}
+
+
 def test_batches_in_threads(connection: Connection) -> None:
     topic = new_topic(connection, partitions=4, records=30)
     stop, seen = threading.Event(), list[tuple[int, int]]()
@@ -141,6 +158,24 @@ def test_batches_in_threads(connection: Connection) -> None:
     run_listeners(handle, connection=connection, stop=stop)
     assert sorted(seen) == expected(30, partitions=4)
     assert committed(connection, topic, topic) == dict.fromkeys(range(4), 30)
+
+
+@pytest.mark.parametrize("commit", ["sync", "transaction"])
+def test_who_is_stopped_while_a_record_fails_leaves_it_undone(connection: Connection, commit: Any) -> None:
+    topic, dead = new_topic(connection, partitions=1, records=10), new_topic(connection, partitions=1)
+    stop, tries = threading.Event(), list[int]()
+
+    @kafka_listener(topics=topic, group=topic, each="record", commit=commit, retries=50, backoff=0.01, quarantine=dead)
+    def handle(record: StoredRecord) -> None:
+        if record.offset == 4:
+            tries.append(record.offset)
+            stop.set()
+            raise ValueError("for a reason that passes")
+
+    run_listeners(handle, connection=connection, stop=stop)
+    assert tries == [4]
+    assert list(stored(connection, dead)) == []
+    assert committed(connection, topic, topic) == {0: 4}
 
 
 def test_nothing_to_run_is_said() -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, insert, select, text
+from sqlalchemy import Connection, Engine, event, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from kafka_assets.errors import LedgerBusy, OutcomeUnknown, SettingsError
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
-from kafka_assets.ledger.engine import make_engine, parse_url, read, write
+from kafka_assets.ledger.engine import Kept, make_engine, parse_url, read, write
 from kafka_assets.ledger.trouble import translate
 
 
@@ -216,3 +217,43 @@ def test_a_connection_lost_during_commit_is_an_unknown_outcome(engine: Engine) -
     with pytest.raises(OutcomeUnknown), write(engine) as connection:
         event.listen(connection, "commit", lose)
         connection.execute(text("SELECT 1"))
+
+
+def test_a_kept_connection_serves_one_transaction_after_the_other(engine: Engine) -> None:
+    opened: list[Any] = []
+    kept = Kept(engine, opened=opened.append)
+    for topic in ("a", "b"):
+        with kept.write() as connection:
+            add(connection, topic)
+    assert topics(engine) == ["a", "b"]
+    assert len(opened) == 1
+    kept.close()
+
+
+def invalidated(connection: Connection) -> None:
+    """What SQLAlchemy does where the server has ended it in the middle of a statement."""
+    connection.invalidate()
+    connection.rollback()
+
+
+def connected_again(connection: Connection) -> None:
+    """And where its caller goes on with it."""
+    invalidated(connection)
+    connection.execute(text("SELECT 1"))
+    connection.rollback()
+
+
+@pytest.mark.parametrize("meanwhile", [invalidated, connected_again, Connection.close])
+def test_a_connection_that_is_another_one_by_now_is_not_kept(
+    engine: Engine, meanwhile: Callable[[Connection], None]
+) -> None:
+    """Its backend would be one that `opened` never heard of."""
+    opened: list[Any] = []
+    kept = Kept(engine, opened=opened.append)
+    with kept.write() as connection:
+        meanwhile(connection)
+    with kept.write() as connection:
+        add(connection, "a")
+    assert len(opened) == 2
+    assert topics(engine) == ["a"]
+    kept.close()

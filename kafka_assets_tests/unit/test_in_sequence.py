@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kafka_assets.broker.group_offsets import GroupOffsets
 from kafka_assets.broker.in_sequence import InSequence
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.units import Unit, Where
@@ -99,6 +100,67 @@ def test_of_a_lost_partition_nothing_is_committed(moved_on: bool) -> None:
     keeper.go.set()
     keeper.close()
     assert keeper.asked == [1]
+
+
+def unit(offset: int, partition: int) -> Unit:
+    made = Unit([StoredRecord("t", partition, offset, None, None, 0, ())])
+    made.take()
+    made.settle()
+    return made
+
+
+class All(InSequence):
+    """Commits are noted; those in step fail so often."""
+
+    def __init__(self, fail: int) -> None:
+        super().__init__()
+        self.fail = fail
+        self.committed_now: dict[Where, int] = {}
+
+    def _wake(self) -> None:
+        """Nothing sets out by itself."""
+
+    def commit(self, offsets: Mapping[Where, int], *, patience: float | None = None) -> None:
+        if self.fail:
+            self.fail -= 1
+            raise CommitFailed("not now")
+        self.committed_now |= offsets
+
+
+def test_what_could_not_be_committed_at_a_revocation_is_at_the_end_but_for_what_was_revoked() -> None:
+    keeper = All(fail=1)
+    keeper.done(unit(4, 0))
+    keeper.done(unit(7, 1))
+    with pytest.raises(CommitFailed):
+        keeper.released([("t", 0)])
+    keeper.close()
+    assert keeper.committed_now == {("t", 1): 8}
+
+
+class Owing(GroupOffsets):
+    """Commits in step, which fail so often."""
+
+    def __init__(self, fail: int) -> None:
+        super().__init__()
+        self.fail = fail
+        self.asked: list[dict[Where, int]] = []
+
+    def commit(self, offsets: Mapping[Where, int], *, patience: float | None = None) -> None:
+        if self.fail:
+            self.fail -= 1
+            raise CommitFailed("not now")
+        self.asked.append(dict(offsets))
+
+
+def test_what_was_revoked_uncommitted_is_never_committed_later() -> None:
+    keeper = Owing(fail=3)
+    for partition in (0, 1):
+        with pytest.raises(CommitFailed):
+            keeper.done(unit(4, partition))
+    with pytest.raises(CommitFailed):
+        keeper.released([("t", 0)])
+    keeper.idle()
+    assert keeper.asked == [{("t", 1): 5}]
 
 
 def test_failures_that_do_not_pass_are_told() -> None:

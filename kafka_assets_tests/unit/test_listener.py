@@ -16,6 +16,7 @@ from kafka_assets.broker.read import StoredRecord
 from kafka_assets.errors import LedgerBusy, Permanent, UsageError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.live.dead_letters import DeadLetters
+from kafka_assets.live.handling import Again, Handling, Stopped
 from kafka_assets.testing import Record, run_listener
 
 
@@ -168,11 +169,59 @@ def test_in_a_transaction_each_try_begins_anew() -> None:
     assert [record.value for record, _ in heard.quarantined] == [b"b"]
 
 
+def test_of_several_bad_records_in_one_transaction_each_aborts_it_no_more_often_than_it_is_tried() -> None:
+    values = [b"bad" if offset in {2, 5, 7} else b"good" for offset in range(9)]
+    unit = [StoredRecord("t", 0, offset, None, value, 0, ()) for offset, value in enumerate(values)]
+    quarantined: list[int] = []
+
+    @kafka_listener(topics="t", commit="transaction", retries=2, backoff=0, quarantine="dead")
+    def copy(record: StoredRecord) -> None:
+        if record.value == b"bad":
+            raise ValueError("bad")
+
+    handling = Handling(copy, pause=print, quarantine=lambda record, *_: quarantined.append(record.offset))
+    aborted = 0
+    while True:
+        quarantined.clear()
+        try:
+            for record in unit:
+                handling([record])
+            break
+        except Again:
+            aborted += 1
+            assert aborted < 100
+    assert aborted == 3 * 3
+    assert quarantined == [2, 5, 7], "in the transaction that commits, too"
+    assert handling.tries
+    handling.committed(unit)
+    assert handling.tries == {}
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_who_is_stopped_between_two_tries_decides_nothing(batch: bool) -> None:
+    function, quarantined = Failing(b"b", 99), list[Any]()
+    one: Any = (lambda records: function(records[0])) if batch else function
+    listener = kafka_listener(topics="t", group="g", batch=batch, retries=5, quarantine="dead")(one)
+    handling = Handling(listener, pause=lambda _: True, quarantine=lambda *given: quarantined.append(given))
+    with pytest.raises(Stopped):
+        handling([StoredRecord("t", 0, 0, None, b"b", 0, ())])
+    assert function.times == 98, "it was tried once"
+    assert quarantined == []
+
+
+def test_a_pause_is_never_too_long_to_be_counted() -> None:
+    function = Failing(b"b", 3000)
+    heard = run_listener(kafka_listener(topics="t", group="g", retries=3000, backoff=1e-9)(function), ["b"])
+    assert heard.pauses[-1] == 60.0
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [
         ({"commit": "soon"}, "no commit mode"),
         ({"retries": -1}, "begin at 0"),
+        ({"on_expired": "record"}, "needs commit='ledger'"),
+        ({"on_expired": "jump", "commit": "ledger"}, "no on_expired"),
         ({"quarantine": "kafka_quarantine"}, "needs commit='ledger'"),
         ({"commit": "transaction", "batch": True, "quarantine": "dead"}, "fails as a whole"),
     ],
