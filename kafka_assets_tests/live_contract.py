@@ -171,6 +171,18 @@ class LiveContract:
         assert committed_through(engine) == 15
         assert whole(engine)
 
+    def test_what_another_group_planned_is_landed_before_an_owner_begins(self, engine: Engine) -> None:
+        source = meet(engine, end=20)
+        planned = commit_plan(engine, source, 0, expected=0, slices=[NewSlice(0, 5)], asset="another")
+        assert planned is not None
+        live = Live(engine, source).take()
+        assert f"{planned[0]} is planned and not landed" in str(live.ready().waits_for)
+        assert due(engine, asset=ASSET, topics=["orders"], limit=9) == []
+        add_publications(engine, asset=ASSET, stream=ASSET, gone=False)
+        assert [one.key for one in due(engine, asset=ASSET, topics=["orders"], limit=9)] == planned
+        Attempt(engine, planned).claim().publish()
+        assert live.ready() == leases.Ready(5)
+
     def test_who_lost_its_lease_is_told_so_when_it_asks_where_to_begin(self, engine: Engine) -> None:
         source = meet(engine)
         first = Live(engine, source, "first").take()
