@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, and_, insert, literal, select
+from sqlalchemy import Connection, Engine, and_, insert, literal, select
 from sqlalchemy.orm import aliased
 
 from kafka_assets.ledger import tables as t
@@ -96,7 +96,7 @@ def _through(connection: Connection, asset: str, source_id: int, partition: int)
     )
 
 
-def _lacking(asset: str, source_id: Any, partition: Any) -> Select[Any]:
+def _lacking(asset: str, source_id: Any, partition: Any):
     """Slices above the asset's committed row without a publication of it, and lost ones right at that."""
     s, d = t.slice_.c, t.committed.c
     has = aliased(t.publication)
