@@ -396,6 +396,10 @@ class LiveContract:
             strict.land(2100, 2110, bad=[2105])
         assert committed_through(engine) == 2100
 
+    def test_a_reason_that_no_text_can_hold_is_kept_as_it_can(self, engine: Engine) -> None:
+        Live(engine, meet(engine)).take().land(0, 5, bad=[3], reason="id: \0 and \ud800")
+        assert scalar(engine, "select reason from kafka_quarantine") == "id: ␀ and ?"
+
     @refusals.MODES
     def test_rows_that_the_table_refuses_are_quarantined_with_their_bytes(self, engine: Engine, upsert: Any) -> None:
         table = refusals.target(engine, upsert)
