@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,33 @@ def test_records_of_which_spark_knows_that_none_lands_are_counted_all_the_same(
     everything = stream.declared_again(name=f"{stream.name}_all", target=f"{stream.name}_all", transform=None)
     everything.land()
     assert stream.rows("select distinct fingerprint from kafka_publication") == [(first,)]
+
+
+def test_a_map_lands_as_an_object(landing: Declare) -> None:
+    stream = landing(transform=lambda records: records.selectExpr("*", "map(note, array(map(id, note))) AS notes"))
+    stream.topic()
+    stream.produce_ids(0, 1)
+    stream.land()
+    assert stream.rows(f"select notes from {stream.name}") == [('{"n":[[[0,"n"]]]}',)]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("parse_json('1')", "VARIANT"),
+        ("array(parse_json('1'))", r"VARIANT"),
+        ("named_struct('at', TIME'12:00:00')", r"TIME\(6\)"),
+        ("INTERVAL '1' DAY", "INTERVAL DAY"),
+        ("map('a', INTERVAL '1' YEAR)", "INTERVAL YEAR"),
+        ("make_interval(1)", "INTERVAL"),
+    ],
+)
+def test_a_type_that_no_value_lands_as_is_refused_with_the_cure(landing: Declare, value: str, kind: str) -> None:
+    stream = landing(transform=lambda records: records.selectExpr("*", f"{value} AS odd"))
+    stream.topic()
+    stream.produce_ids(0, 1)
+    [request] = stream.tick().requests
+    assert re.search(rf"gives 'odd.*' as {kind}.*cast it", failure_of(stream.run(request)))
 
 
 def test_the_fingerprint_is_of_the_records_however_they_are_cut_and_whoever_reads_them(
