@@ -136,6 +136,10 @@ class LedgerBusy(Retryable):
     """A lock was not to be had in time, a deadlock was broken, or the database restarted."""
 
 
+class DatabaseRefused(Permanent):
+    """The database answered, and said no: its user lacks a right."""
+
+
 class LeaseHeld(Retryable):
     """Another run holds a live lease on the slice."""
 

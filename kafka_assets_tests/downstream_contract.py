@@ -175,8 +175,8 @@ class DownstreamContract:
         plan(engine, slices=[(0, 5), (5, 9)])
         behind = derived._behind
 
-        def another_was_faster(connection: Any, asset: str, *place: Any) -> bool:
-            found = behind(connection, asset, *place)
+        def another_was_faster(connection: Any, *asked: Any, **how: Any) -> list[tuple[int, int]]:
+            found = behind(connection, *asked, **how)
             monkeypatch.setattr(derived, "_behind", behind)
             connection.rollback()
             assert add_publications(engine, asset=BELOW, stream=ASSET) == 2
@@ -206,7 +206,41 @@ class DownstreamContract:
         assert [one for one in sent if not one.lstrip().upper().startswith(("SELECT", "BEGIN", "SET", "PRAGMA"))] == []
         [asked] = [one for one in sent if "kafka_slice" in one]
         assert "start_offset >=" in asked
-        assert "LIMIT" in asked
+        assert "EXISTS" in asked
+
+    def test_a_root_under_another_group_gets_what_was_planned_without_it(self, engine: Engine) -> None:
+        first, second = plan(engine, slices=[(0, 5), (5, 9)])
+        upstream(engine, first)
+        assert add_publications(engine, asset=BELOW, stream=ASSET, gone=False) == 2
+        assert [one.key for one in due(engine, asset=BELOW, topics=["orders"], limit=10)] == [first, second]
+        # Each goes on planning, and lands what the other one planned.
+        plan(engine, slices=[(9, 12)])
+        assert add_publications(engine, asset=BELOW, stream=ASSET, gone=False) == 1
+        assert add_publications(engine, asset=ASSET, stream=ASSET, gone=False) == 0
+        assert gaps_of(engine, stream=ASSET, asset=BELOW) == []
+
+    def test_of_a_topic_that_is_gone_only_its_rows_can_be_read(self, engine: Engine) -> None:
+        [key] = plan(engine, slices=[(0, 5)])
+        upstream(engine, key)
+        plan(engine, slices=[(0, 3)], topic_id="id-2")
+        assert add_publications(engine, asset="root", stream=ASSET, gone=False) == 1
+        assert add_publications(engine, asset=BELOW, stream=ASSET) == 2
+
+    def test_a_topic_that_goes_meanwhile_gets_no_publications_of_a_root(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        [key] = plan(engine, slices=[(0, 5)])
+        upstream(engine, key)
+        behind = derived._behind
+
+        def gone_then(connection: Any, *asked: Any, **how: Any) -> list[tuple[int, int]]:
+            found = behind(connection, *asked, **how)
+            connection.rollback()
+            plan(engine, slices=[(0, 3)], topic_id="id-2")
+            return found
+
+        monkeypatch.setattr(derived, "_behind", gone_then)
+        assert add_publications(engine, asset=BELOW, stream=ASSET, gone=False) == 0
 
     def test_another_downstream_and_a_downstream_of_a_downstream_stand_apart(self, engine: Engine) -> None:
         [key] = plan(engine, slices=[(0, 6)])

@@ -59,6 +59,7 @@ def chunk_of(
     note: str = "a",
     bad: Iterable[int] = (),
     read_count: int | None = None,
+    reason: str = "no good",
 ) -> Chunk:
     """A chunk in which these offsets of a slice became rows, and those were bad."""
     rows = list(range(key.start, key.end)) if offsets is None else list(offsets)
@@ -76,7 +77,7 @@ def chunk_of(
     return Chunk(
         rows=table,
         seen={key: seen},
-        bad=tuple(BadRecord(key.partition, offset, "no good", None, b"\xff", (), 1) for offset in spoiled),
+        bad=tuple(BadRecord(key.partition, offset, reason, None, b"\xff", (), 1) for offset in spoiled),
     )
 
 

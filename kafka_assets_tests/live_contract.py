@@ -171,6 +171,18 @@ class LiveContract:
         assert committed_through(engine) == 15
         assert whole(engine)
 
+    def test_what_another_group_planned_is_landed_before_an_owner_begins(self, engine: Engine) -> None:
+        source = meet(engine, end=20)
+        planned = commit_plan(engine, source, 0, expected=0, slices=[NewSlice(0, 5)], asset="another")
+        assert planned is not None
+        live = Live(engine, source).take()
+        assert f"{planned[0]} is planned and not landed" in str(live.ready().waits_for)
+        assert due(engine, asset=ASSET, topics=["orders"], limit=9) == []
+        add_publications(engine, asset=ASSET, stream=ASSET, gone=False)
+        assert [one.key for one in due(engine, asset=ASSET, topics=["orders"], limit=9)] == planned
+        Attempt(engine, planned).claim().publish()
+        assert live.ready() == leases.Ready(5)
+
     def test_who_lost_its_lease_is_told_so_when_it_asks_where_to_begin(self, engine: Engine) -> None:
         source = meet(engine)
         first = Live(engine, source, "first").take()
@@ -383,6 +395,10 @@ class LiveContract:
         with pytest.raises(SliceFailed, match="on_bad: fail"):
             strict.land(2100, 2110, bad=[2105])
         assert committed_through(engine) == 2100
+
+    def test_a_reason_that_no_text_can_hold_is_kept_as_it_can(self, engine: Engine) -> None:
+        Live(engine, meet(engine)).take().land(0, 5, bad=[3], reason="id: \0 and \ud800")
+        assert scalar(engine, "select reason from kafka_quarantine") == "id: ␀ and ?"
 
     @refusals.MODES
     def test_rows_that_the_table_refuses_are_quarantined_with_their_bytes(self, engine: Engine, upsert: Any) -> None:

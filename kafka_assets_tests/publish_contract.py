@@ -146,6 +146,14 @@ class PublishContract:
         assert scalar(engine, "select count(*) from kafka_quarantine") == 0
         assert len(rows_of(engine)) == 5
 
+    def test_a_reason_that_no_text_can_hold_is_kept_as_it_can(self, engine: Engine) -> None:
+        keys = plan(engine, slices=[(0, 5)])
+        failed = Attempt(engine, keys).claim()
+        record_failure(engine, failed.claims, reason="id: \0 and \ud800", max_attempts=9)
+        assert scalar(engine, "select failure from kafka_claim") == "id: ␀ and ?"
+        Attempt(engine, keys).claim().publish(chunk_of(keys[0], bad=[3], reason="id: \0 and \ud800"))
+        assert scalar(engine, "select reason from kafka_quarantine") == "id: ␀ and ?"
+
     def test_too_many_bad_records_fail_the_slice_from_a_hundred_on(self, engine: Engine) -> None:
         small, big = plan(engine, slices=[(0, 99), (99, 1099)])
         Attempt(engine, [small]).claim().publish(chunk_of(small, bad=range(99)))

@@ -190,6 +190,22 @@ class RefusalsContract:
         assert counts(engine)[1] == (3, 0, 0, 0, 1, 2)
         assert rows(engine, "select kafka_offset from kafka_quarantine") == [(4,)]
 
+    def test_a_replay_of_rows_that_others_refer_to_is_refused_with_the_cure(self, engine: Engine) -> None:
+        [key] = plan(engine, slices=[(0, 3)])
+        target(engine, None)
+        land(engine, key, *(Put(at, at) for at in range(3)), upsert=None)
+        place = "kafka_source, kafka_partition, kafka_offset"
+        kinds = "kafka_source bigint, kafka_partition integer, kafka_offset bigint"
+        refers = f"foreign key ({place}) references orders ({place})"
+        fill = f"insert into children select {place} from orders where id = 1"
+        run(engine, f"create table children ({kinds}, {refers})", fill)
+        with pytest.raises(RowsRefused, match=r"orders:0:0-3 cannot be replaced.*(?i:foreign key).*ON DELETE CASCADE"):
+            land(engine, key, *(Put(at, at, "again") for at in range(3)), upsert=None)
+        assert standing(engine) == dict.fromkeys(range(3), "a")
+        run(engine, "drop table children", f"create table children ({kinds}, {refers} on delete cascade)", fill)
+        land(engine, key, *(Put(at, at, "again") for at in range(3)), upsert=None)
+        assert standing(engine) == dict.fromkeys(range(3), "again")
+
     def test_a_key_whose_versions_are_all_refused_ends_in_the_end(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:

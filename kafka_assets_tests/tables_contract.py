@@ -116,6 +116,13 @@ class TablesContract:
         Attempt(engine, keys).claim().publish()
         assert scalar(engine, "select count(*) from orders") == 3
 
+    @pytest.mark.parametrize("kind", [pa.time64("us"), pa.duration("us"), pa.month_day_nano_interval()], ids=str)
+    def test_what_no_database_holds_is_refused_however_deep_it_lies(self, engine: Engine, kind: Any) -> None:
+        deep: list[Any] = [kind, pa.list_(kind), pa.map_(pa.string(), pa.struct([("a", pa.int8()), ("b", kind)]))]
+        for one in deep:
+            with pytest.raises(TableIncompatible, match=r"a column 'more' of type .*cast it"):
+                widened(engine, more=one)
+
     def test_a_name_that_differs_in_capitals_alone_is_no_new_column(self, engine: Engine) -> None:
         target(engine)
         schema = pa.schema([("ID", pa.int64()), ("note", pa.string()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])

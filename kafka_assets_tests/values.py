@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_assets.sinks.nested import json_texts
+
 _TINY = Decimal("0.000000000000000001")
 _HUGE = Decimal("99999999999999999999.999999999999999999")
 _TIMES = [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(9999, 12, 31, 23, 59, 59, 999999)]
@@ -30,6 +32,12 @@ CORPUS: dict[str, Any] = {
     "moment": pa.array([*(at.replace(tzinfo=UTC) for at in _TIMES), None], pa.timestamp("us", "UTC")),
     "clock": pa.array([*_TIMES, None], pa.timestamp("us")),
     "nested": pa.array([[{"name": "tab\t\"quote\" \\ 🙂", "counts": [1, 2**62]}], [], [{"name": None}], None]),
+    "map": pa.array([[("b", [1]), ("a", [])], [], [("", None)], None], pa.map_(pa.string(), pa.list_(pa.int64()))),
+    "map of numbers": pa.array([[(2, "b"), (-1, None)], [], None], pa.map_(pa.int64(), pa.string())),
+    "maps inside": pa.array(
+        [[{"at": 1, "counts": [("k", [(1, "x")])]}, None], [{"at": None, "counts": None}], [], None],
+        pa.list_(pa.struct([("at", pa.int8()), ("counts", pa.map_(pa.string(), pa.map_(pa.int8(), pa.string())))])),
+    ),
 }  # fmt: skip
 
 _BEFORE = pa.scalar(datetime(1, 1, 1, tzinfo=UTC), pa.timestamp("us", "UTC")).value - 1
@@ -80,6 +88,9 @@ def misfits(column: str, database: str) -> dict[int, str]:
 
 
 def as_python(values: Any) -> list[Any]:
+    """What is nested comes back as JSON."""
+    if pa.types.is_nested(values.type):
+        return [None if text is None else json.loads(text) for text in json_texts(values)]
     return values.to_pylist()
 
 

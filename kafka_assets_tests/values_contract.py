@@ -5,7 +5,6 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from sqlalchemy import table as named_table
 from kafka_assets.ledger.engine import read
 from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
 from kafka_assets.sinks.accounting import BadPolicy
-from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.streams import Upsert
@@ -74,9 +72,8 @@ def landed_as(engine: Engine, name: str, given: Any, *, bad: dict[int, str], ups
 
 
 def _values(given: Any, bad: dict[int, str]) -> list[Any]:
-    """What is bad may be nothing that Python can say; what is nested comes back as JSON."""
-    found = [None if at in bad else as_python(given.slice(at, 1))[0] for at in range(len(given))]
-    return [json.loads(json_text(value)) for value in found] if pa.types.is_nested(given.type) else found
+    """What is bad may be nothing that Python can say."""
+    return [None if at in bad else as_python(given.slice(at, 1))[0] for at in range(len(given))]
 
 
 def _exact(pair: tuple[int, Any]) -> tuple[int, Any]:

@@ -24,6 +24,7 @@ from kafka_assets.slices import Piece, SliceKey, pieces
 from kafka_assets.spark.chunks import fetch_records, good, landed_columns, stream_chunks
 from kafka_assets.spark.decode import decode
 from kafka_assets.spark.deletes import check_key, valued
+from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.whole import fetch_slice, placed
 from kafka_assets.streams import Stream
@@ -93,6 +94,7 @@ class Landing:
     def schema(self, frame: DataFrame) -> pa.Schema:
         """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read."""
         landed = landed_columns(frame, stream=self.stream).schema
+        refuse_types(landed)
         if self.stream.upsert is not None:
             check_key(landed, self.stream.upsert)
         return to_arrow_schema(landed, timezone="UTC")

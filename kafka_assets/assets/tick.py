@@ -179,6 +179,8 @@ def _request(
 ) -> list[dg.RunRequest]:
     """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
     if not isinstance(stream, Derived):
+        # What was planned under another group, or by a deployment that does not know this one.
+        result.planned += add_publications(engine, asset=stream.asset, stream=stream.name, gone=False, until=until)
         return request_runs(engine, stream, topics=topics, instance=instance)
     result.planned += add_publications(engine, asset=stream.asset, stream=stream.root, until=until)
     result.unsettled |= time.monotonic() > until

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, null, select, update
 from kafka_assets.errors import Fenced, LeaseHeld, LedgerBusy, OutcomeUnknown
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import terminate, unconnected
-from kafka_assets.ledger.constructs import now_ms
+from kafka_assets.ledger.constructs import now_ms, storable
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.publications import Publication, batches, lock_rows
 
@@ -116,7 +116,7 @@ def record_failure(
                     backend=backend,
                     not_before=now_ms() + pause,
                     failures_alone=t.claim.c.failures_alone + int(alone),
-                    failure=reason[:2000],
+                    failure=storable(reason[:2000]),
                 )
             )
             if released.rowcount == 1 and alone:

@@ -16,6 +16,11 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 
+def storable(text: str) -> str:
+    """The text as every database holds it: PostgreSQL's has no NUL, and UTF-8 has no half of a surrogate pair."""
+    return text.replace("\0", "\u2400").encode(errors="replace").decode()
+
+
 class Timestamp(TypeDecorator[datetime]):
     """A time for people to read: UTC in every database, aware in Python."""
 

@@ -146,15 +146,13 @@ def _make(
 
 def _retire(connection: Connection, source_id: int) -> None:
     """Record what a deleted topic left unread as lost: slices that no asset committed, and the unplanned end."""
-    committed = select(t.publication.c.slice_id).where(t.publication.c.state == "committed")
-    orphans = connection.scalars(
-        select(t.slice_.c.id)
-        .where(t.slice_.c.source_id == source_id, t.slice_.c.kind == "normal", t.slice_.c.id.not_in(committed))
-        .order_by(t.slice_.c.id)
-    ).all()
+    orphans = _uncommitted(connection, source_id)
     held = connection.scalars(select(t.publication.c.id).where(t.publication.c.slice_id.in_(orphans))).all()
     windows = open_windows(connection, source_id)
     lock_rows(connection, [*held, *(publication for _, publication in windows)], nowait=True)
+    # Asked again under the locks: who had one of them until then has committed, and that never becomes lost.
+    still = set(_uncommitted(connection, source_id))
+    orphans = [number for number in orphans if number in still]
     close_windows(connection, windows)
     reason: Literal["the topic was deleted"] = "the topic was deleted"
     connection.execute(update(t.slice_).where(t.slice_.c.id.in_(orphans)).values(kind="lost", reason=reason))
@@ -190,3 +188,13 @@ def _retire(connection: Connection, source_id: int) -> None:
         for asset in sorted(assets):
             advance(connection, asset=asset, source_id=source_id, partition=row.partition)
     connection.execute(update(t.source).where(t.source.c.id == source_id).values(retired_at=now_ts()))
+
+
+def _uncommitted(connection: Connection, source_id: int) -> Sequence[int]:
+    """The slices of a source that no asset has committed."""
+    committed = select(t.publication.c.slice_id).where(t.publication.c.state == "committed")
+    return connection.scalars(
+        select(t.slice_.c.id)
+        .where(t.slice_.c.source_id == source_id, t.slice_.c.kind == "normal", t.slice_.c.id.not_in(committed))
+        .order_by(t.slice_.c.id)
+    ).all()

@@ -7,11 +7,11 @@ from typing import Any, cast
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from kafka_assets.errors import KafkaAssetsError, LedgerBusy, SettingsError
+from kafka_assets.errors import DatabaseRefused, KafkaAssetsError, LedgerBusy, SettingsError
 
 # SQLSTATE: serialization failure, deadlock, lock not available (a timeout, too), too many connections,
-# and the server going down, coming up or ending us. Class 08 is the connection itself.
-_POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03", "25P03"}
+# a statement's timeout, and the server going down, coming up or ending us. Class 08 is the connection itself.
+_POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
 # Lock wait timeout, deadlock, NOWAIT or statement timeout, too many connections, shutdown, killed, idle too long;
 # 2003, 2006, 2013, 2014, 2055: the connection. 1020: MariaDB's record has changed since last read.
 # 1412, 1684: somebody else's ALTER of a table that is being read or described.
@@ -21,6 +21,9 @@ _MYSQL = {
 }
 # A primary that became a standby, or a standby that is none yet; 1290 stands for any switch of the server's.
 _READ_ONLY = {"25006", 1290, 1792, 1836}
+# No right: in PostgreSQL; on a table, a column, a database; and one over the server.
+_FORBIDDEN = {"42501", 1142, 1143, 1044, 1227}
+_WORDS = {"COPY": "INSERT into", "LOAD": "INSERT into", "INSERT": "INSERT into", "DELETE": "DELETE from"}
 _MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
 _ANY_SWITCH = 1290
 _MYSQL_INTERRUPTED = {1317, 3024}
@@ -43,6 +46,9 @@ def translate(error: DBAPIError) -> KafkaAssetsError | None:
             why=_said(error),
             cure="the whole transaction is tried again; if it stays so, look for a long or frozen transaction",
         )
+    # A policy on rows has the same SQLSTATE, and is about these rows.
+    if code in _FORBIDDEN and "row-level security" not in _said(error):
+        return _forbidden(error)
     if code == _SQLITE_READONLY:
         return SettingsError(
             "the database cannot be written", why=_said(error), cure="give this user write access to file and folder"
@@ -92,6 +98,17 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
         f"the database at {url} does not answer",
         why=said,
         cure="start it (`kafka-assets up --with …` for a local one), or correct KAFKA_ASSETS_DATABASE_URL",
+    )
+
+
+def _forbidden(error: DBAPIError) -> DatabaseRefused:
+    first = (error.statement or "").split(maxsplit=1)[:1]
+    wanted = _WORDS.get(first[0].upper(), first[0].upper()) if first else "do that to"
+    return DatabaseRefused(
+        f"the database's user may not {wanted} what is named here",
+        why=_said(error),
+        cure="GRANT it that right on the table (the target's and the ledger's want SELECT, INSERT, UPDATE and DELETE), "
+        "or let KAFKA_ASSETS_DATABASE_URL name a user that has it",
     )
 
 

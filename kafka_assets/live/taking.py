@@ -117,29 +117,6 @@ class Taking:
         taken = take(self._engine, sources, owner=self._owner, lease_ms=self._lease_ms)
         for at, held in taken.refused.items():
             answers[wanted[at]] = Wait(str(held), SOON)
-<<<<<<< HEAD
-        for lease, stand in self._standing(taken.leases).items():
-            place = wanted[lease.place]
-            if stand.waits_for is not None:
-                answers[place] = Wait(stand.waits_for, SOON, lease=lease)
-                continue
-            try:
-                answers[place] = Begun(lease, self._past_what_expired(met[place[0]], lease, stand.position))
-            except KafkaAssetsError as error:
-                answers[place] = replace(_wait_for(error), lease=lease)
-        return answers
-
-    def _standing(self, leases: Sequence[Lease]) -> dict[Lease, Ready]:
-        """Asked only when nobody else plans them any more; where it cannot be, nobody else knows of the leases."""
-        try:
-            return ready(self._engine, leases, asset=self._stream.asset)
-        except KafkaAssetsError:
-            try:
-                give_back(self._engine, leases)
-            except (LedgerBusy, OutcomeUnknown) as error:
-                _log.warning("leases could not be given back, and end by themselves: %s", error)
-            raise
-=======
         try:
             # Asked only now, when nobody else plans them any more.
             for lease, stand in ready(self._engine, taken.leases, asset=self._stream.asset).items():
@@ -164,7 +141,6 @@ class Taking:
             give_back(self._engine, leases)
         except (LedgerBusy, OutcomeUnknown) as error:
             _log.warning("leases could not be given back, and end by themselves: %s", error)
->>>>>>> fix_consumer
 
     def _past_what_expired(self, met: Met, lease: Lease, position: int) -> int:
         """What retention took before it was read is an error or recorded, as the stream declares: never a jump.

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from kafka_assets.sinks.nested import json_text
+from kafka_assets.sinks.nested import json_texts
 
 HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TAIL = b"\xff\xff"
@@ -106,7 +106,7 @@ class _Rows:
 def _field(row: _Rows, column: Any) -> None:
     kind = column.type
     if pa.types.is_nested(kind):
-        texts = [None if one is None else _JSONB + json_text(one).encode() for one in column.to_pylist()]
+        texts = [None if one is None else _JSONB + one.encode() for one in json_texts(column)]
         _varying(row, pa.array(texts, _BYTES))
     elif sent_as(kind) in ("text", "bytea"):
         _varying(row, column.cast(pa.large_binary()))

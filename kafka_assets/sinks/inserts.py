@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
-from kafka_assets.sinks.nested import json_text
+from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.road import Road, Table
 
 MAX_ROWS = 10_000
@@ -29,14 +29,14 @@ def insert_rows(connection: Connection, road: Road, table: Table, rows: pa.Table
 
 
 def _values(column: pa.Array[Any]) -> list[Any]:
+    if pa.types.is_nested(column.type):
+        return json_texts(column)
     convert = _converter(column.type)
     plain: list[Any] = column.to_pylist()
     return plain if convert is None else [None if value is None else convert(value) for value in plain]
 
 
 def _converter(kind: Any) -> Callable[[Any], Any] | None:
-    if pa.types.is_nested(kind):
-        return json_text
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return _in_utc
     return None

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_assets.sinks.nested import json_text
+from kafka_assets.sinks.nested import json_texts
 
 MAX_ROWS = 50_000
 """Rows that are lines at the same time: few enough to stay small, enough to pay nothing per batch."""
@@ -60,8 +60,7 @@ def _field(column: Any, spelling: Spelling) -> Any:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _escaped(column.cast(_TEXT))
     if pa.types.is_nested(kind):
-        values = [None if value is None else json_text(value) for value in column.to_pylist()]
-        return _escaped(pa.array(values, _TEXT))
+        return _escaped(pa.array(json_texts(column), _TEXT))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _hexadecimal(column.cast(pa.large_binary()), spelling.bytes_prefix)
     if pa.types.is_boolean(kind):

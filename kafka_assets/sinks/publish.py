@@ -26,7 +26,7 @@ from kafka_assets.records import Chunk, Chunks, Fetch, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy, Landed, judge, outcome_of
 from kafka_assets.sinks.modes import Mode, mode_of, place_in, settled
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
-from kafka_assets.sinks.refusals import not_again, of_no_record, refusals, said_at_commit
+from kafka_assets.sinks.refusals import not_again, of_no_record, refusals, replacing, said_at_commit
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.rounds import Refusing, in_rounds
 from kafka_assets.sinks.sieve import sifted
@@ -117,9 +117,10 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
         this.written = [attempts[publication.id] for publication in todo]
         # 2. Replace: what an earlier attempt committed goes.
         mode = mode_of(connection, road, work.table)
-        for publication in todo:
-            mode.replace(publication)
-            delete_quarantine(connection, publication)
+        with replacing(work.table, slices):
+            for publication in todo:
+                mode.replace(publication)
+                delete_quarantine(connection, publication)
         if todo:
             # 3. Rows. 4. Quarantine.
             steps.now("insert")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.constructs import now_ts
+from kafka_assets.ledger.constructs import now_ts, storable
 from kafka_assets.ledger.publications import Publication
 from kafka_assets.records import BadRecord
 from kafka_assets.sinks.road import slice_of
@@ -73,7 +73,7 @@ def _row(record: BadRecord, publication: Publication) -> dict[str, object]:
         "kafka_partition": record.partition,
         "kafka_offset": record.offset,
         "slice_id": publication.slice_id,
-        "reason": record.reason,
+        "reason": storable(record.reason),  # it may quote what the record says
         "key": record.key,
         "value": record.value,
         "headers": headers_json(record.headers),

@@ -48,6 +48,23 @@ def refusals(table: Table, keys: Iterable[SliceKey]) -> Generator[None]:
 
 
 @contextmanager
+def replacing(table: Table, keys: Iterable[SliceKey]) -> Generator[None]:
+    """Rows that cannot be taken away before they come again: others refer to them."""
+    try:
+        yield
+    except DBAPIError as error:
+        refused = refusal(error)
+        if refused is None:
+            raise
+        raise RowsRefused(
+            f"rows of {', '.join(str(key) for key in keys)} cannot be replaced in the table {table.name!r}",
+            why=refused.why,
+            cure="declare the foreign key that refers to them ON DELETE CASCADE, or DEFERRABLE INITIALLY DEFERRED "
+            "where the database knows that, or take the rows that refer to them away first",
+        ) from error
+
+
+@contextmanager
 def said_at_commit(table: Table) -> Generator[list[bool]]:
     """A constraint that only COMMIT checks blames no row: said in words, once the list is not empty."""
     ended: list[bool] = []

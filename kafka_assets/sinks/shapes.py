@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from sqlalchemy import Connection, inspect
 from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.engine.reflection import Inspector
@@ -14,6 +15,7 @@ from sqlalchemy.exc import SAWarning
 from sqlalchemy.types import NullType, TypeEngine
 
 from kafka_assets.errors import TableIncompatible
+from kafka_assets.sinks.nested import leaves_of
 from kafka_assets.sinks.road import Road
 
 
@@ -159,13 +161,17 @@ def sql_types(road: Road, kinds: Mapping[str, Any]) -> dict[str, str]:
     types: dict[str, str] = {}
     for column, kind in kinds.items():
         found = road.column_type(kind)
-        if found is None:
+        if found is None or any(map(_not_in_json, leaves_of(kind) if pa.types.is_nested(kind) else ())):
             raise TableIncompatible(
                 f"the stream delivers a column {column!r} of type {kind}, and the database has no type that holds it",
                 cure="cast it to another type in the transform",
             )
         types[column] = found
     return types
+
+
+def _not_in_json(kind: Any) -> bool:
+    return bool(pa.types.is_time(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind))
 
 
 def refuse_names(name: str, columns: Mapping[str, str], *, reserved: Sequence[str]) -> None:

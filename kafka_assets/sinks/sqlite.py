@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks, Refused
-from kafka_assets.sinks.nested import json_text
+from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.road import Table, comparable
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
@@ -63,7 +63,7 @@ class SQLiteRoad:
             return "NUMERIC" if kind.precision <= _EXACT_DIGITS else "TEXT"
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return "BLOB"
-        if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        if pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_time(kind):
             return None
         return "TEXT"
 
@@ -116,7 +116,7 @@ def values(column: pa.Array[Any]) -> list[Any]:
     kind: Any = column.type
     plain: Any = column
     if pa.types.is_nested(kind):
-        return [None if value is None else json_text(value) for value in column.to_pylist()]
+        return json_texts(column)
     if pa.types.is_boolean(kind):
         plain = plain.cast(pa.int8())
     elif pa.types.is_timestamp(kind):

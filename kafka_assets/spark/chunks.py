@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.counts import PRINT, SIZE, counted, counted_bad, millis, seen_of
+from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted_bad, millis, seen_of
 from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
 from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
 from kafka_assets.spark.reached import reached
@@ -76,7 +76,13 @@ def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transf
     records = decode(records, format=stream.format, schema=stream.schema_).observe(decoded, *counted_bad(slices))
     landed = landed_columns(transform(good(records)), stream=stream)
     rows = landed.toArrow()
-    seen = seen_of({**delivered.get, **decoded.get}, slices, stream)
+    found = {**delivered.get, **decoded.get}
+    offsets = sum(piece.end - piece.start for piece in pieces)
+    if not all_counted(found, slices, offsets=0 if rows.num_rows else offsets):
+        # Where a transform gives nothing whatever there is, as an inner join with an empty table does, Spark may not
+        # look at the records at all, and drops what is to be observed of them (SPARK-54620).
+        found = _counts_alone(raw, slices, stream)
+    seen = seen_of(found, slices, stream)
     bad: list[BadRecord] = []
     if expected := sum(part.bad for part in seen.values()):
         bad += bad_records(raw, expected, stream)
@@ -95,6 +101,14 @@ def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transf
         bad += [_bad_record(row) for row in refused.to_pylist()]
         seen = _added(seen, refused, bad=1, deleted=-1)
     return Chunk(rows=rows, seen=seen, bad=tuple(bad), deletes=deletes)
+
+
+def _counts_alone(raw: DataFrame, slices: Sequence[SliceKey], stream: Stream) -> dict[str, Any]:
+    """What is counted on the way of the records, by queries of its own."""
+    records = decode(valued(raw, stream), format=stream.format, schema=stream.schema_)
+    [delivered] = raw.agg(*counted(slices)).collect()
+    [decoded] = records.agg(*counted_bad(slices)).collect()
+    return {**delivered.asDict(), **decoded.asDict()}
 
 
 def bad_records(raw: DataFrame, expected: int, stream: Stream) -> Iterator[BadRecord]:

@@ -70,6 +70,12 @@ def counted_whole() -> list[Column]:
     ]
 
 
+def all_counted(found: Mapping[str, Any], slices: Sequence[SliceKey], *, offsets: int) -> bool:
+    """Whether every count is there, and as many records; of an offset that has none, nobody can tell by this."""
+    counts: list[Any] = [found.get(f"{what}_{number}") for what in ("read", "bad") for number in range(len(slices))]
+    return None not in counts and sum(counts[: len(slices)]) >= offsets
+
+
 def seen_of(found: Mapping[str, Any], slices: Sequence[SliceKey], stream: Stream) -> dict[SliceKey, Seen]:
     """What was counted, by slice."""
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from kafka_assets import kafka_asset
 from kafka_assets.assets.landing import Landing as Run
+from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.sinks.steps import STEPS
 from kafka_assets.testing import run_asset
 from kafka_assets_tests.integration.project import Landing, failure_of
@@ -85,6 +87,71 @@ def test_every_record_is_counted_whatever_the_transform_does(
     stream.land()
     assert stream.rows("select records_read, holes, rows_written from kafka_publication") == [(20, 0, rows)]
     assert stream.sql(f"select count(*) from {stream.name}") == rows
+
+
+def nothing_known(records: DataFrame) -> DataFrame:
+    """An inner join with a lookup table that is still empty, which Spark sees when the query runs."""
+    known = records.sparkSession.range(3).where("id % 7 = 6")
+    return records.join(known, "id")
+
+
+@pytest.mark.parametrize(
+    ("transform", "holes"),
+    [
+        (lambda records: records.where("false"), 0),
+        (lambda records: records.where("false"), 1),
+        (lambda records: records.join(records.sparkSession.createDataFrame([], "id BIGINT"), "id"), 0),
+        (nothing_known, 0),
+        (lambda records: nothing_known(records.hint("shuffle_hash")), 0),
+    ],
+    ids=["wants nothing", "with holes", "joins nothing", "joins what turns out to be nothing", "shuffled first"],
+)
+def test_records_of_which_spark_knows_that_none_lands_are_counted_all_the_same(
+    landing: Declare, transform: Callable[[DataFrame], DataFrame], holes: int
+) -> None:
+    stream = landing(transform=transform, max_bad_ratio=1.0)
+    stream.topic()
+    stream.produce_ids(0, 20)
+    stream.produce(b"{cut")
+    if holes:
+        with transaction(stream.connection, stream.name, transactional_id=stream.name) as writing:
+            writing.produce([Record(value=b'{"id": 20, "note": "n"}', partition=0)])
+            writing.commit()
+        stream.settle()
+    stream.land()
+    counts = "select records_read, filtered, quarantined, holes, rows_written from kafka_publication"
+    assert stream.rows(counts) == [(21 + holes, 20 + holes, 1, holes, 0)]
+    [[first]] = stream.rows("select fingerprint from kafka_publication")
+    everything = stream.declared_again(name=f"{stream.name}_all", target=f"{stream.name}_all", transform=None)
+    everything.land()
+    assert stream.rows("select distinct fingerprint from kafka_publication") == [(first,)]
+
+
+def test_a_map_lands_as_an_object(landing: Declare) -> None:
+    stream = landing(transform=lambda records: records.selectExpr("*", "map(note, array(map(id, note))) AS notes"))
+    stream.topic()
+    stream.produce_ids(0, 1)
+    stream.land()
+    assert stream.rows(f"select notes from {stream.name}") == [('{"n":[[[0,"n"]]]}',)]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("parse_json('1')", "VARIANT"),
+        ("array(parse_json('1'))", r"VARIANT"),
+        ("named_struct('at', TIME'12:00:00')", r"TIME\(6\)"),
+        ("INTERVAL '1' DAY", "INTERVAL DAY"),
+        ("map('a', INTERVAL '1' YEAR)", "INTERVAL YEAR"),
+        ("make_interval(1)", "INTERVAL"),
+    ],
+)
+def test_a_type_that_no_value_lands_as_is_refused_with_the_cure(landing: Declare, value: str, kind: str) -> None:
+    stream = landing(transform=lambda records: records.selectExpr("*", f"{value} AS odd"))
+    stream.topic()
+    stream.produce_ids(0, 1)
+    [request] = stream.tick().requests
+    assert re.search(rf"gives 'odd.*' as {kind}.*cast it", failure_of(stream.run(request)))
 
 
 def test_the_fingerprint_is_of_the_records_however_they_are_cut_and_whoever_reads_them(

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from kafka_assets.ledger import claims, publishing
+from kafka_assets.ledger import claims, publishing, sources
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.fences import verify_attempts
 from kafka_assets.ledger.publications import find, lock
 from kafka_assets.sinks import merge
 from kafka_assets_tests.integration.databases import held
 from kafka_assets_tests.integration.faults import counted_tries
-from kafka_assets_tests.ledgers import ASSET, Attempt, plan
+from kafka_assets_tests.ledgers import ASSET, Attempt, committed_through, plan, rows, rows_of, target
 from kafka_assets_tests.upserts import Put, land, standing
 
 
@@ -90,3 +90,25 @@ def test_a_result_is_asked_for_under_the_lock_that_a_backend_in_its_commit_holds
         other.rollback()
         late.join()
     assert answers == [False]
+
+
+def test_what_commits_while_its_topic_is_retired_never_becomes_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at what is not committed and its lock there is time for a publisher."""
+    committing, left = plan(engine, slices=[(0, 5), (5, 8)])
+    attempt = Attempt(engine, [committing]).claim()
+    target(engine)
+    lock_them = sources.lock_rows
+
+    def after_a_commit(*given: Any, **how: Any) -> None:
+        attempt.publish()
+        lock_them(*given, **how)
+
+    monkeypatch.setattr(sources, "lock_rows", after_a_commit)
+    sources.make_sources(engine, stream=ASSET, topics={"orders": "id-2"})
+    kinds = rows(engine, "select start_offset, kind from kafka_slice order by start_offset")
+    assert kinds == [(committing.start, "normal"), (left.start, "lost")]
+    assert len(rows_of(engine)) == 5
+    assert committed_through(engine) == 8
+    assert rows(engine, "select * from kafka_gap") == []

@@ -221,4 +221,12 @@ OF_PLANNING = (
         "            pass\n",
         SQLITE + "test_a_topic_created_again_is_a_new_source_and_the_rest_of_the_old_one_is_lost",
     ),
+    mutant(
+        "what commits while its topic is retired becomes lost",
+        "ledger/sources.py",
+        "    orphans = [number for number in orphans if number in still]\n",
+        "",
+        LOCKS + "test_what_commits_while_its_topic_is_retired_never_becomes_lost[postgresql]",
+        LOCKS + "test_what_commits_while_its_topic_is_retired_never_becomes_lost[mariadb]",
+    ),
 )

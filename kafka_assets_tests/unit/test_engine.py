@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from kafka_assets.errors import LedgerBusy, OutcomeUnknown, SettingsError
+from kafka_assets.errors import DatabaseRefused, LedgerBusy, OutcomeUnknown, SettingsError
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import Kept, make_engine, parse_url, read, write
@@ -186,15 +186,26 @@ def raised(code: str | int, words: str = "words", *, invalidated: bool = False) 
 
 
 @pytest.mark.parametrize(
-    "code", ["40P01", "40001", "55P03", "57P01", "57P03", "08006", "25P03", 1205, 1213, 2006, 2013, 3024, 3572, 1927]
+    "code",
+    ["40P01", "40001", "55P03", "57014", "57P01", "57P03", "08006", "25P03", 1205, 1213, 2006, 2013, 3024, 3572, 1927],
 )
 def test_deadlocks_timeouts_and_restarts_are_worth_another_try(code: str | int) -> None:
     assert isinstance(translate(raised(code)), LedgerBusy)
 
 
-@pytest.mark.parametrize("code", ["23505", "22001", "42P01", "42501", 1062, 1406, 1146, 3819])
+@pytest.mark.parametrize("code", ["23505", "22001", "42P01", 1062, 1406, 1146, 3819])
 def test_what_fails_the_same_way_again_is_left_as_it_is(code: str | int) -> None:
     assert translate(raised(code)) is None
+
+
+@pytest.mark.parametrize("code", ["42501", 1142, 1143])
+def test_a_right_that_is_missing_is_named_with_its_table(code: str | int) -> None:
+    refused = translate(DBAPIError('COPY "t" FROM STDIN', {}, FromServer(code, "permission denied for table t")))
+    assert isinstance(refused, DatabaseRefused)
+    assert "may not INSERT" in refused.what
+    assert "table t" in refused.why
+    # The same SQLSTATE is a policy's that takes some rows, and others not.
+    assert translate(raised("42501", 'new row violates row-level security policy for table "t"')) is None
 
 
 @pytest.mark.parametrize("code", ["25006", 1290, 1792, 1836])

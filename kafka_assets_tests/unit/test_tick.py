@@ -286,6 +286,18 @@ def test_the_group_is_the_consumer_group(desk: Desk, broker: Broker) -> None:
     assert rows(desk.engine, "select consumer_group, next_offset from kafka_committed_offset") == [("loader", 0)]
 
 
+def test_under_another_group_all_that_was_planned_lands_again(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 25)
+    desk.settle()
+    desk.stream = orders(group="loader")
+    broker.set("orders", 40)
+    found = desk.tick()
+    wanted = sorted((key.start, key.end) for request in found.requests for key in desk.keys_of(request))
+    assert (wanted[0][0], wanted[-1][1]) == (0, 40)
+    assert scalar(desk.engine, "select count(*) from kafka_publication where asset = 'loader'") == len(wanted)
+    assert desk.tick().planned == 0
+
+
 @pytest.mark.slow
 def test_an_idle_tick_asks_as_often_whatever_there_is(desk: Desk, broker: Broker) -> None:
     asked: list[str] = []
