@@ -23,7 +23,7 @@ def test_slices_land_again_in_place_of_what_they_had(project: Project) -> None:
     _spoil(project)
 
     done = _json(project, "replay", "again", "again:0:0-100", "--yes")
-    assert done == {"replayed": ["again:0:0-100"], "failed": {}}
+    assert done == {"replayed": ["again:0:0-100"], "failed": {}, "left": {}}
     assert _spoilt(project) == 200
     # Every slice that meets the range, though it begins before it or ends after it.
     done = _json(project, "replay", "again", "--partition", "0", "--from", "150", "--to", "201", "--yes")
