@@ -129,6 +129,9 @@ class DerivedLanding(Landing):
         """What the function gives for no rows: its columns. The rows are read chunk by chunk when it is landed."""
         return self.attached(self.transform(frame_of(self.spark, self.rows.schema.empty_table())).drop(ORDINAL))
 
+    def first(self) -> DataFrame:
+        return self.frame()
+
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
         return self._chunks
 

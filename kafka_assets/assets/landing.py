@@ -85,6 +85,10 @@ class Landing:
             frame = self.transform(united(reads))
         return self.attached(frame)
 
+    def first(self) -> DataFrame:
+        """What the function gives for the first slice of the run alone."""
+        return self.transform(self.decoded(_whole(self.keys[:1])[0]))
+
     def attached(self, frame: DataFrame) -> DataFrame:
         """The frame, with this on it for the IO manager."""
         setattr(frame, _ATTRIBUTE, self)
@@ -92,7 +96,12 @@ class Landing:
 
     @reached()
     def schema(self, frame: DataFrame) -> pa.Schema:
-        """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read."""
+        """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read.
+
+        Of whole slices it asks for one: the function gives all of them the same, and each takes Spark a while.
+        """
+        if self.stream.scope == "slice" and len(self.keys) > 1:
+            frame = self.first()
         landed = landed_columns(frame, stream=self.stream).schema
         refuse_types(landed)
         if self.stream.upsert is not None:
@@ -117,7 +126,7 @@ class Landing:
     @reached()
     def _nothing(self) -> Chunk:
         """Every record expired: an empty chunk keeps the books of each slice."""
-        rows = self.schema(self.frame()).empty_table()
+        rows = self.schema(self.first() if self.stream.scope == "slice" else self.frame()).empty_table()
         return Chunk(rows=placed(rows, self.keys[0]) if self.stream.scope == "slice" else rows, seen={})
 
     def _raw(self, some: Sequence[Piece]) -> DataFrame:

@@ -49,12 +49,12 @@ def making(context: dg.AssetExecutionContext, stream: Stream, keys: Sequence[Sli
 
 
 def called(
-    function: Callable[..., DataFrame], stream: Stream, context: dg.AssetExecutionContext | None
+    function: Callable[..., object], stream: Stream, context: dg.AssetExecutionContext | None
 ) -> Callable[[DataFrame], DataFrame]:
     """The function as a landing calls it, with the context where it takes one."""
 
     def transform(records: DataFrame) -> DataFrame:
-        made: object = function(records) if context is None else function(context, records)
+        made = function(records) if context is None else function(context, records)
         if isinstance(made, DataFrame):
             return made
         raise StreamError(

@@ -68,8 +68,7 @@ def streams_of(context: dg.SensorEvaluationContext, only: Iterable[dg.AssetKey] 
     assert context.repository_def is not None
     wanted = None if only is None else set(only)
     assets = {id(asset): asset for asset in context.repository_def.assets_defs_by_key.values()}
-    found = sorted(
-        (stream for asset in assets.values() if (stream := stream_of(asset)) is not None), key=lambda one: one.name
-    )
+    found = [stream for asset in assets.values() if (stream := stream_of(asset)) is not None]
+    found.sort(key=lambda stream: stream.name)
     refuse_shared(found)
     return [one for one in found if wanted is None or dg.AssetKey(one.name) in wanted]

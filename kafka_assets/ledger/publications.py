@@ -130,7 +130,7 @@ def lock(connection: Connection, ids: Iterable[int]) -> list[Publication]:
     found: list[Publication] = []
     for some in batches(ordered):
         wanted = _publications().where(t.publication.c.id.in_(some)).order_by(t.publication.c.id)
-        found += map(_publication, connection.execute(wanted))
+        found += [_publication(row) for row in connection.execute(wanted)]
     return found
 
 

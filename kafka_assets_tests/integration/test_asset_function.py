@@ -43,17 +43,17 @@ def order_counts(records: DataFrame) -> DataFrame:
     return records.selectExpr("count(*) AS orders")
 
 
-def test_a_run_may_hold_hundreds_of_whole_slices(spark: SparkSession) -> None:
-    keys = [f"orders:0:{at}-{at + 1}" for at in range(300)]
+def test_a_run_of_several_whole_slices_gives_the_rows_of_each(spark: SparkSession) -> None:
+    keys = [f"orders:0:{at}-{at + 2}" for at in range(0, 6, 2)]
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("kafka_order_counts", keys)
         result = dg.materialize_to_memory(
             [order_counts],
             tags={"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]},
             instance=instance,
-            resources={KAFKA: ListRecords({"id": number} for number in range(300)), SPARK: Session(spark)},
+            resources={KAFKA: ListRecords({"id": number} for number in range(5)), SPARK: Session(spark)},
         )
-        assert result.output_for_node("order_counts").columns == ["orders"]
+        assert [row.orders for row in result.output_for_node("order_counts").collect()] == [2, 2, 1]
 
 
 def test_dagsters_own_materialize_to_memory_runs_it(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import dagster as dg
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from kafka_assets import kafka_asset
+from kafka_assets.assets import landing as landings
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.land import land
@@ -20,6 +22,7 @@ from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER, KAFKA, SPARK, TOKE
 from kafka_assets.errors import KeysUnknown, SparkUnavailable, StreamError
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.slices import SliceKey
+from kafka_assets.streams import Stream
 from kafka_assets.testing import Session
 from kafka_assets_tests.ledgers import ASSET, Attempt, plan, rows, scalar
 
@@ -178,6 +181,24 @@ def test_many_slices_are_united_by_halves() -> None:
     assert (found.leaves, found.depth) == (700, 10)
 
 
+def test_of_many_whole_slices_spark_is_asked_for_the_columns_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def landed(frame: Any, *, stream: Stream) -> Any:
+        asked.append(frame)
+        return SimpleNamespace(schema=None)
+
+    monkeypatch.setattr(landings, "landed_columns", landed)
+    monkeypatch.setattr(landings, "to_arrow_schema", lambda schema, timezone: schema)
+    stream = stream_of(orders)
+    assert stream is not None
+    keys = [SliceKey("orders", 1, 0, at, at + 1) for at in range(300)]
+    whole = {**landing(keys), "stream": stream.model_copy(update={"scope": "slice"}), "transform": lambda some: some}
+    Undecoded(**whole).schema(cast("Any", "all of them"))
+    [[[piece]]] = asked
+    assert piece.slices == (keys[0],)
+
+
 @pytest.mark.slow
 def test_more_slices_than_a_statement_takes_values_land_in_one_run(engine: Engine) -> None:
     keys = plan(engine, slices=[(at, at + 1) for at in range(550)])
@@ -197,6 +218,13 @@ def landing(keys: list[SliceKey]) -> dict[str, Any]:
         "stream": stream_of(orders), "keys": tuple(keys), "spark": None, "records": Raising(GONE), "transform": None,
         "code_version": "", "tags": {}, "run_id": "run", "tell": None,
     }  # fmt: skip
+
+
+class Undecoded(Landing):
+    """Gives the places of the records, where a landing would decode them."""
+
+    def decoded(self, some: Any) -> Any:
+        return [some]
 
 
 class SchemaRaises(Landing):
