@@ -6,7 +6,7 @@ Whatever went wrong with a partition, this is where it begins again: the ledger 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -237,11 +237,6 @@ class Taking:
 
 def _wait_for(error: KafkaAssetsError) -> Wait:
     return Wait(str(error), SOON if isinstance(error, Retryable) else LATER, trouble=isinstance(error, Permanent))
-
-
-def all_wait(places: Iterable[Place], error: KafkaAssetsError) -> dict[Place, Answer]:
-    """Where the ledger or the broker did not answer at all."""
-    return dict.fromkeys(places, _wait_for(error))
 
 
 def _offsets(found: TopicOffsets) -> dict[int, Offsets]:

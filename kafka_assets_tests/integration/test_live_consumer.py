@@ -188,7 +188,8 @@ def test_a_topic_that_is_created_again_is_begun_with_and_the_rest_of_the_old_one
         stream.topic()
         stream.ids(100, 140)  # beyond the offset that the consumer has in the old one
         waited(lambda: stream.count == 70, patience=90)
-        assert consumer.figures.restarts >= 1
+        # A member that is slow hears of it from the group, which takes the partition away in between.
+        assert consumer.figures.restarts or consumer.figures.rebalances > 1
     assert stream.rows("select incarnation, retired_at is null from kafka_source order by id") == [(1, 0), (2, 1)]
     assert stream.rows(f"select min(id), max(id) from {stream.stream.target} where id >= 100") == [(100, 139)]
     assert stream.exact()

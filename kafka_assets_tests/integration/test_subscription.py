@@ -197,6 +197,8 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     one = joined([topic], like(kind, group, instance_id="one"))
     two = joined([topic], like(kind, group, instance_id="two"))
     polled(one, two, until=lambda: (len(one.owned), len(two.owned)) == (1, 1))
+    settled = time.monotonic() + 1  # on a slow machine the last answer of the rebalance, with nothing in it, comes late
+    polled(one, two, until=lambda: time.monotonic() > settled)
     had, counted = two.owned, one.group.rebalances.count
     two.group.close()
     again = joined([topic], like(kind, group, instance_id="two"))
