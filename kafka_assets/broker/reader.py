@@ -62,7 +62,8 @@ class Reader:
         self._asked_at = self.polled_at = time.monotonic()
         self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
         try:
-            group, silence = (wanted.group.group, wanted.group.max_poll_interval) if wanted.group else (None, _SILENCE)
+            group = wanted.group and wanted.group.group
+            silence = wanted.group.poll_interval(connection) if wanted.group else _SILENCE
             keeper.attach(Attached(self._reading.client, connection, group, longest_silence=silence))
             if wanted.group is None:
                 self._assign_all()

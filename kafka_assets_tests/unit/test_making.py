@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import dagster as dg
 import pytest
+from pyspark.sql.types import StructType
 from sqlalchemy import Engine, event
 
 from kafka_assets import kafka_asset
@@ -186,7 +187,7 @@ def test_of_many_whole_slices_spark_is_asked_for_the_columns_of_one(monkeypatch:
 
     def landed(frame: Any, *, stream: Stream) -> Any:
         asked.append(frame)
-        return SimpleNamespace(schema=None)
+        return SimpleNamespace(schema=StructType())
 
     monkeypatch.setattr(landings, "landed_columns", landed)
     monkeypatch.setattr(landings, "to_arrow_schema", lambda schema, timezone: schema)
