@@ -99,6 +99,16 @@ class DownstreamContract:
         )
         assert scalar(engine, behind) == 1
 
+    def test_fewer_rows_upstream_than_there_were_are_what_a_replay_is_made_of(self, engine: Engine) -> None:
+        [key] = plan(engine, slices=[(0, 5)])
+        upstream(engine, key)
+        add_publications(engine, asset=BELOW, stream=ASSET)
+        below(engine, key)
+        upstream(engine, key, chunk=chunk_of(key, offsets=[2, 3], read_count=5))
+        below(engine, key)
+        assert landed(engine) == [2]
+        assert books(engine) == [(2, 1, 1, 3, "orders@2")]
+
     def test_it_is_asked_for_once_the_upstream_committed_and_not_before(self, engine: Engine) -> None:
         keys = plan(engine, slices=[(0, 5), (5, 9)])
         add_publications(engine, asset=BELOW, stream=ASSET)

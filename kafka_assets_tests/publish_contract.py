@@ -5,6 +5,8 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,13 +26,14 @@ from kafka_assets.errors import (
     TableIncompatible,
     TopicChanged,
 )
-from kafka_assets.ledger import claims, planning, publishing
+from kafka_assets.ledger import claims, fences, planning, publishing
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.claims import record_failure, release
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
-from kafka_assets.records import OFFSET, PARTITION
+from kafka_assets.records import OFFSET, PARTITION, Chunk
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.rows import delete_rows
@@ -109,6 +112,36 @@ class PublishContract:
         other = plan(engine, slices=[(5, 9)])
         Attempt(engine, other, run_id="dead").claim(lease_ms=-1)
         assert Attempt(engine, other).claim().claims[0].attempt == 2
+
+    def test_a_run_that_was_taken_over_reads_no_further(self, engine: Engine) -> None:
+        keys = plan(engine, slices=[(0, 5)])
+        mine, read = Attempt(engine, keys).claim().claims, list[int]()
+
+        def chunks() -> Iterator[Chunk]:
+            for number in range(1000):
+                read.append(number)
+                yield chunk_of(keys[0])
+                if number == 1:
+                    Attempt(engine, keys, run_id="heir").claim(force=True)
+                    _fenced_by_now(held)
+
+        with kept_alive(engine, mine, lease_ms=150) as held, pytest.raises(Fenced, match="taken over"):
+            list(held.while_held(chunks)())
+        assert len(read) == 3
+
+    def test_what_nobody_thought_of_ends_the_run_whose_lease_it_ends(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        mine = Attempt(engine, plan(engine, slices=[(0, 5)])).claim().claims
+
+        def fail(*given: object, **more: object) -> None:
+            raise ZeroDivisionError("nobody thought of it")
+
+        monkeypatch.setattr(fences, "extend", fail)
+        with kept_alive(engine, mine, lease_ms=150) as held, pytest.raises(ZeroDivisionError):
+            _fenced_by_now(held)
+            held.check()
+        assert "not extended any more: nobody thought of it" in caplog.text
 
     def test_a_replay_replaces_its_own_rows_and_no_others(self, engine: Engine) -> None:
         keys = plan(engine, slices=[(0, 3), (3, 6)])
@@ -395,3 +428,14 @@ class PublishContract:
             road.insert(connection, table, given, source_id=1)
         kept = rows(engine, f"select {quoted(engine, column)} from typed order by kafka_offset")
         assert [as_given(value, values.type) for (value,) in kept] == as_python(values)
+
+
+def _fenced_by_now(held: Held) -> None:
+    """Wait until the thread that extends the leases has met what ends it."""
+    for _ in range(600):
+        time.sleep(0.05)
+        try:
+            held.check()
+        except Exception:  # noqa: BLE001 - whatever it is, the run's next step raises it
+            return
+    raise AssertionError("the lease is extended still")

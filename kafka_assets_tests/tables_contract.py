@@ -78,6 +78,13 @@ class TablesContract:
         with pytest.raises(TableIncompatible, match="primary key"):
             widened(engine, Upsert(("id", "more"), "offset"), more=pa.int64())
 
+    @pytest.mark.parametrize(
+        "name", ["kafka_source", "kafka_digest", "Kafka_Deleted", "kafka_key_text", "kafka_publication"]
+    )
+    def test_a_column_of_a_name_that_the_merge_works_with_is_refused(self, engine: Engine, name: str) -> None:
+        with pytest.raises(TableIncompatible, match=f"(?i)column '{name}'.*rename it"):
+            widened(engine, upserts.BY_OFFSET, **{name: pa.string()})
+
     def test_unasked_no_column_is_added_and_the_way_to_it_is_named(self, engine: Engine) -> None:
         target(engine)
         with pytest.raises(TableIncompatible, match=r"no column 'more' .*evolve: add_columns"):

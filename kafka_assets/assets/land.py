@@ -15,7 +15,7 @@ from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, Retryable, Sli
 from kafka_assets.ledger import windows
 from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, release
 from kafka_assets.ledger.engine import read
-from kafka_assets.ledger.fences import kept_alive
+from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.records import BadRecord, Refused, Seen
@@ -53,8 +53,8 @@ def land(
     _refuse_open(engine, wanted)
     claims = claim(engine, wanted, run_id=landing.run_id, force=force, lease_ms=LEASE_MS)
     try:
-        with kept_alive(engine, claims, lease_ms=LEASE_MS):
-            published = _publish(engine, landing, frame, claims, replaces=replaces, force=force, keeps=keeps)
+        with kept_alive(engine, claims, lease_ms=LEASE_MS) as alive:
+            published = _publish(engine, landing, frame, claims, alive, replaces=replaces, force=force, keeps=keeps)
     except BaseException as error:
         # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
         # somebody ended the run, which is no Exception, says nothing against its slices.
@@ -101,6 +101,7 @@ def _publish(
     landing: Landing,
     frame: object,
     claims: Sequence[Claim],
+    alive: Held,
     *,
     replaces: bool,
     force: bool,
@@ -139,7 +140,7 @@ def _publish(
     work = Work(
         claims=claims,
         table=table,
-        chunks=landing.chunks(readable),
+        chunks=alive.while_held(landing.chunks(readable)),
         confirm=confirm,
         expired={key: start for key, start in readable.items() if start > key.start},
         bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,15 @@ def mysql_arguments(lock_seconds: int) -> dict[str, Any]:
         "init_command": f"SET time_zone = '+00:00', sql_mode = '{_STRICT}', "
         f"innodb_lock_wait_timeout = {lock_seconds}, lock_wait_timeout = {lock_seconds}",
     }
+
+
+def keep_alive(connection: Any, record: object) -> None:
+    """As in `postgresql_arguments`: pymysql's own keepalive has the system's default, two hours."""
+    if connection._sock.family == socket.AF_UNIX:
+        return
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
+            connection._sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def idle_timeout(seconds: int) -> Any:

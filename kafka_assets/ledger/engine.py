@@ -18,6 +18,7 @@ from kafka_assets.errors import OutcomeUnknown, SettingsError
 from kafka_assets.ledger.drivers import (
     begin_sqlite,
     idle_timeout,
+    keep_alive,
     mysql_arguments,
     postgresql_arguments,
     prepare_sqlite,
@@ -74,6 +75,7 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", begin_sqlite)
     elif database != "postgresql":
+        event.listen(engine, "connect", keep_alive)
         event.listen(engine, "connect", idle_timeout(idle_seconds))
     return engine
 

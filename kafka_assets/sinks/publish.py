@@ -144,8 +144,10 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
             for key, publication in slices.items():
                 closed = outcome_of(key, seen[key], landed=landed[key], expired_to=work.expired.get(key))
                 outcomes[key] = replace(closed, fingerprint=work.fingerprints.get(key, closed.fingerprint))
-                # A merge takes nothing away: compaction may well have taken records since.
-                _refuse_shrinking(publication, outcomes[key], force=work.force or work.table.upsert is not None)
+                # A merge takes nothing away: compaction may well have taken records since. Another asset's rows may be
+                # fewer than they were: they stand in its table as it replayed them.
+                fewer = work.force or work.table.upsert is not None or work.recheck is not None
+                _refuse_shrinking(publication, outcomes[key], force=fewer)
                 mark_committed(
                     connection,
                     publication,

@@ -188,7 +188,7 @@ def refuse_names(name: str, columns: Mapping[str, str], *, reserved: Sequence[st
     if ours:
         raise TableIncompatible(
             f"the stream delivers a column {ours[0]!r}",
-            why="the table has one of that name, by which its rows are told apart",
+            why="the table, or its merge, has one of that name, by which rows are told apart",
             cure="rename it in the transform",
         )
     if name.lower().startswith("kafka_"):

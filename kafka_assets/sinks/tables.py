@@ -21,7 +21,7 @@ from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, TIMESTAMP
 from kafka_assets.sinks.owners import own
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.shapes import Shape, missing, refuse_names, sql_types, standing
-from kafka_assets.sinks.versions import hidden, key_types
+from kafka_assets.sinks.versions import WORKING, hidden, key_types
 from kafka_assets.streams import Upsert
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def ensure_table(
     if upsert is not None:
         wanted |= key_types(road, kinds, upsert)
         ours, key = hidden(upsert, kinds), upsert.key
-    refuse_names(name, wanted, reserved=(SOURCE, ORDINAL) if upsert is None else tuple(ours))
+    refuse_names(name, wanted, reserved=(SOURCE, ORDINAL) if upsert is None else (*ours, *WORKING))
     shape = Shape(name=name, ours=ours, columns=wanted, key=key, upsert=upsert is not None)
     named = {ORDINAL: ours[ORDINAL], **wanted} if ordinal else wanted
     table = Table(name=name, columns=tuple(named), types=tuple(named.values()), upsert=upsert, ordinal=ordinal)

@@ -24,6 +24,8 @@ PUBLICATION = "kafka_publication"
 DIGEST = "kafka_digest"
 KEY_TEXT = "kafka_key_text"
 DELETED = "kafka_deleted"
+WORKING = (PUBLICATION, DIGEST, KEY_TEXT, DELETED)
+"""Columns that rows have beside their own until they are merged."""
 
 _TEXT = pa.large_string()
 

@@ -15,6 +15,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.topics import delete_topic
 from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.fences import Held
 from kafka_assets.sinks import publish as publishing
 from kafka_assets_tests.integration.project import Landing, failure_of
 
@@ -216,7 +217,7 @@ def test_an_incompatible_table_is_refused_before_any_work(landing: Declare) -> N
 class _not_kept_alive:  # noqa: N801 - it stands in for a context manager
     def __init__(self, *given: object, **more: object) -> None: ...
 
-    def __enter__(self) -> threading.Event:
-        return threading.Event()
+    def __enter__(self) -> Held:
+        return Held()
 
     def __exit__(self, *error: object) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,14 @@ from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar,
 def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
     with ledger(request.getfixturevalue(f"{request.param}_url"), name="loads") as made:
         yield made
+
+
+def test_a_host_that_is_gone_is_noticed_within_half_a_minute(engine: Engine) -> None:
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        assert driver._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [driver._sock.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [10, 5, 3]
 
 
 @pytest.mark.parametrize(
