@@ -59,6 +59,8 @@ class Reader:
         self._on_revoke, self._on_lost, self._on_again, self._polled = on_revoke, on_lost, on_again, polled
         self._again: dict[Where, int] = {}
         self._parked: set[Where] = set()
+        self._refused = False
+        """The keeper did not take the consumer: what leaving the group still brings is not its concern."""
         self._asked_at = self.polled_at = time.monotonic()
         self._reading = self._subscription(wanted.group) if wanted.group else Assignment(connection)
         try:
@@ -68,6 +70,7 @@ class Reader:
             if wanted.group is None:
                 self._assign_all()
         except BaseException:
+            self._refused = True
             keeper.close()
             self._reading.close()
             raise
@@ -169,6 +172,8 @@ class Reader:
 
     def _begins(self, places: Sequence[Where]) -> Mapping[Where, int]:
         """Where each of these begins; those that cannot be had yet are asked for again."""
+        if self._refused:
+            return {}
         self._parked.update(places)
         begins = self._keeper.begins(places, self._first)
         self._parked.difference_update(begins)
@@ -189,13 +194,15 @@ class Reader:
 
     def _revoked(self, places: Sequence[Where]) -> None:
         try:
-            self._on_revoke(places)
+            if not self._refused:
+                self._on_revoke(places)
         finally:
             self._gone(places)
 
     def _lost(self, places: Sequence[Where]) -> None:
         try:
-            self._on_lost(places)
+            if not self._refused:
+                self._on_lost(places)
         finally:
             self._gone(places)
 

@@ -13,9 +13,9 @@ from kafka_assets import Consumer, Workers
 from kafka_assets.broker import Connection
 from kafka_assets.broker.assignment import Assignment
 from kafka_assets.broker.group_offsets import GroupOffsets
-from kafka_assets.broker.keepers import First, Nowhere
+from kafka_assets.broker.keepers import Attached, First, Nowhere
 from kafka_assets.broker.units import Where
-from kafka_assets.errors import BrokerUnavailable, CommitFailed, OffsetsExpired, Retryable
+from kafka_assets.errors import BrokerUnavailable, CommitFailed, OffsetsExpired, Retryable, UsageError
 from kafka_assets_tests.integration.consuming import (
     QUICK,
     STEP_BY_STEP,
@@ -195,6 +195,27 @@ def test_a_seek_that_failed_is_made_up_for(connection: Connection, monkeypatch: 
         seen = read_on(consumer, 40)
     assert failed
     assert sorted(map(number, seen)) == expected(20)
+
+
+class Refusing(GroupOffsets):
+    """Does not take the consumer, after the group has given it partitions."""
+
+    def attach(self, consumer: Attached) -> None:
+        time.sleep(5)
+        raise UsageError("not this one")
+
+    def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
+        raise AssertionError("it knows of no consumer")
+
+    released = begins  # type: ignore[assignment]
+
+
+def test_why_a_keeper_does_not_take_its_consumer_is_told_though_the_group_has_given_partitions(
+    connection: Connection,
+) -> None:
+    topic = new_topic(connection, partitions=1, records=1)
+    with pytest.raises(UsageError, match="not this one"):
+        Consumer(connection, topic, group=topic, commit=Refusing())
 
 
 # ---- offsets that go while they are read ----------------------------------------------------------------
