@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from kafka_assets.broker.admin import admin
 from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import describe_topic
 from kafka_assets_tests.integration.project import Landing, failure_of
 
 Declare = Callable[..., Landing]
@@ -132,3 +138,39 @@ def test_a_transform_that_drops_the_key_is_refused_before_any_work(landing: Decl
     [request] = stream.tick().requests
     assert "the transform gives no nothing" in failure_of(stream.run(request))
     assert stream.sql("select count(*) from kafka_target") == 0
+
+
+@pytest.mark.parametrize("order_by", ["offset", "kafka_timestamp"])
+def test_keys_that_move_when_partitions_are_added_fail_the_slice_unless_time_orders(
+    landing: Declare, order_by: str
+) -> None:
+    stream = landing(mode="upsert", key=["id"], order_by=order_by)
+    stream.topic()
+
+    def send_all(note: str, stamp: int) -> None:
+        """Each with its key alone: which partition it goes to, the producer decides."""
+        value = '{"id": %d, "note": "%s"}'
+        given = [Record(key=b"%d" % n, value=(value % (n, note)).encode(), timestamp_ms=stamp + n) for n in range(30)]
+        produce(stream.connection, stream.name, given)
+
+    send_all("first", 1_700_000_000_000)
+    stream.land()
+    with admin(stream.connection) as asking:
+        asking.answers(asking.client.create_partitions([NewPartitions(stream.name, 3)]))
+    deadline = time.monotonic() + 30
+    while describe_topic(stream.connection, stream.name).partitions < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    send_all("second", 1_700_000_001_000)
+    runs = [stream.run(request) for request in stream.tick().requests]
+    moved = stream.sql("select count(*) from kafka_slice s where s.partition > 0")
+    assert moved, "some keys go to the new partitions"
+    if order_by == "kafka_timestamp":
+        assert all(run.success for run in runs)
+        assert standing(stream) == [(n, "second") for n in range(30)]
+        return
+    said = " ".join(failure_of(run) for run in runs if not run.success)
+    assert "KeyMoved" in said
+    assert "was met in partition" in said
+    assert "order_by: kafka_timestamp" in said
+    assert stream.sql(f"select count(*) from {stream.name} where kafka_partition > 0") == 0
