@@ -26,7 +26,12 @@ def begin(settings: Settings, stream: Stream, log: IO[bytes], **said: Any) -> su
         **said,
     }
     command = [sys.executable, "-m", "kafka_assets_tests.integration.live_member", json.dumps(given)]
-    return subprocess.Popen(command, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
+    # Inherited: a SIGTERM that comes before the process can drain waits until it can.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def main() -> None:
@@ -40,6 +45,7 @@ def main() -> None:
         limits=Limits(**given["limits"]),
     )
     signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     print(json.dumps(consumer.run().as_dict()), flush=True)
 
 
