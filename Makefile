@@ -12,8 +12,8 @@ MUTANTS ?=
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
 
-test: setup ## every test, with real services: three workers, each with services of its own, which wait more than they compute
-	$(BIN)/pytest -n 3 --dist worksteal
+test: setup ## every test, with real services: two workers, each with services of its own
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-fast: setup ## what needs no service
 	$(BIN)/pytest -n 2 --dist worksteal kafka_assets_tests/unit -m "not slow"

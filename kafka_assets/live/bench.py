@@ -138,6 +138,7 @@ def _rate(connection: Connection, engine: Engine, road: Road, topic: str, *, rec
     job = {
         "road": road.by, "bootstrap": connection.bootstrap_servers, "properties": dict(connection.properties),
         "url": engine.url.render_as_string(hide_password=False), "topic": topic, "table": table, "batch": batch,
+        "holds": [_records(records, partition) for partition in range(PARTITIONS)],
     }  # fmt: skip
     shares = [list(range(first, PARTITIONS, road.processes)) for first in range(road.processes)]
     jobs = [

@@ -42,12 +42,15 @@ class _Gate(Taking):
 
     group: Subscription
     share = 0
+    mine: Collection[Place] = ()
+    """What it had when everybody might begin: it may be given the other's when that has ended."""
     opened = threading.Event()
 
     def begin(self, places: Collection[Place]) -> dict[Place, Answer]:
         if len(self.group.assigned) != self.share:
             return dict.fromkeys(places, Wait("the other process is not there yet", 0.05))
         if not self.opened.is_set():
+            self.mine = self.group.assigned
             _wait_for_go()
             self.opened.set()
         return super().begin(places)
@@ -64,8 +67,11 @@ class _Timed(Gathering):
             self.first = time.time()
 
 
-def live(task: Task, *, group: str, limits: Limits) -> Times:
-    """The consumer that `kafka-assets live` runs, until its share is committed."""
+def live(task: Task, *, group: str, limits: Limits, holds: Sequence[int]) -> Times:
+    """The consumer that `kafka-assets live` runs, until its share is committed.
+
+    `holds` says how many records each partition has: the group decides which of them are its share.
+    """
     stream = declare(name=task.table, topic=task.topic, target=task.table, schema=SCHEMA, on_bad="fail")
     owner, lease_ms = new_owner(), round(limits.lease * 1000)
     taking = _Gate(task.engine, task.connection, stream, owner=owner, lease_ms=lease_ms)
@@ -84,7 +90,9 @@ def live(task: Task, *, group: str, limits: Limits) -> Times:
                 on_assign=loop.on_assign, on_revoke=loop.on_revoke, on_lost=loop.on_lost,
             ) as taking.group:  # fmt: skip
                 taking.share = len(task.partitions)
-                while figures.records < task.records and time.monotonic() < deadline:
+                while time.monotonic() < deadline and not (
+                    taking.opened.is_set() and figures.records >= sum(holds[partition] for _, partition in taking.mine)
+                ):
                     loop.turn(taking.group)
                 last = time.time()
         finally:
@@ -124,7 +132,7 @@ def main() -> None:
     began = time.process_time()
     with seldom_collected():  # for all roads: a good engineer finds that out, too
         if job["road"] == LIVE:
-            times = live(task, group=job["table"], limits=Limits(records=job["batch"], delay=DELAY))
+            times = live(task, group=job["table"], limits=Limits(records=job["batch"], delay=DELAY), holds=job["holds"])
         else:
             _wait_for_go()
             times = run(task, LOOPS[job["road"]])

@@ -90,7 +90,7 @@ class Project:
         assert "errors" not in found, found
         return found["data"]
 
-    def wait(self, until: Callable[[], bool], *, seconds: float = 150, log: Path | None = None) -> None:
+    def wait(self, until: Callable[[], bool], *, seconds: float = 400, log: Path | None = None) -> None:
         """Wait for something that must come; what the log says last is told when it does not."""
         deadline = time.monotonic() + seconds
         while not until():
