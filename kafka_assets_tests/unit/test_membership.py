@@ -119,7 +119,8 @@ def test_a_property_that_a_membership_says_itself_does_not_count_and_that_is_sai
 def test_a_property_that_agrees_with_the_membership_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING"):
         taken(Membership("g", assignor="range"), Connection("127.0.0.1:1", {"partition.assignment.strategy": "range"}))
-    assert caplog.text == ""
+    # The client itself may have found by now that nobody listens there.
+    assert [one.getMessage() for one in caplog.records if one.name == "kafka_assets.group"] == []
 
 
 @pytest.mark.parametrize("topics", [[], "orders", "^shop("])
