@@ -10,18 +10,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from kafka_assets.broker.commit_modes import Commit, check, keeper_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keepers import Keeper
+from kafka_assets.broker.leaving import Leaving
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.reader import Reader, Wanted
 from kafka_assets.broker.starts import Start
 from kafka_assets.broker.units import Each, Unit, Where, cut, place_of, without
-from kafka_assets.errors import KafkaAssetsError, UsageError
+from kafka_assets.errors import UsageError
 
 _POLL = 0.2
 """Seconds that one look for records lasts: so soon a `stop` is noticed."""
@@ -31,12 +30,14 @@ _JOIN = 30.0
 """Seconds that joining a group may take: they do not count as silence."""
 
 
-class Consumer:
+class Consumer(Leaving):
     """Reads topics as a member of `group`, or, without one, the named partitions (or all) from `start` on.
 
     `start` counts where no offset is kept yet. Use it from one thread; only `stop` may come from another one, as a
     call or as the event of that name, which many may share.
     """
+
+    what = "consumer"
 
     def __init__(  # noqa: PLR0913 - each is one word of configuration, by name
         self,
@@ -120,19 +121,6 @@ class Consumer:
                 self._keeper.close()
             finally:
                 self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except KafkaAssetsError as late:
-            if error is None:
-                raise
-            error.add_note(f"and closing the consumer: {late}")
 
     # -- units
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -19,6 +18,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.deliveries import KEEP, Callback, Deliveries, Delivery, Failure, Interceptor, Outcome, Outgoing
 from kafka_assets.broker.in_order import CONFIG as IN_ORDER
 from kafka_assets.broker.in_order import InOrder, undelivered
+from kafka_assets.broker.leaving import Leaving
 from kafka_assets.broker.outbox import Outbox
 from kafka_assets.broker.partition_counts import PartitionCounts
 from kafka_assets.broker.partitioners import ByKey, Partitioner, by_key, partitioner_named
@@ -32,7 +32,7 @@ LEFT_BEHIND = 5.0
 """Seconds that a producer which nobody closed may take to send what it holds, when it is forgotten."""
 
 
-class Producer:
+class Producer(Leaving):
     """Sends records to any topic. Safe defaults: acks=all, idempotence, and as many retries as the time allows.
 
     Callbacks, listeners and interceptors run in the thread that calls `send`, `poll`, `flush` or `close`.
@@ -42,6 +42,8 @@ class Producer:
     What it does NOT promise: that a record which failed is not in the topic (`Failure.in_doubt`), and
     anything at all after the process was killed: what was not acknowledged then may or may not be there.
     """
+
+    what = "producer"
 
     def __init__(  # noqa: PLR0913 - each is one word of configuration, by name
         self,
@@ -254,19 +256,6 @@ class Producer:
             finally:
                 if not len(self._outbox) and not self._deliveries.untold:  # else, interrupted twice, the log names it
                     self._finalizer.detach()
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except KafkaAssetsError as late:
-            if error is None:
-                raise
-            error.add_note(f"and closing the producer: {late}")
 
     def _open_outbox(self) -> None:
         self._outbox = Outbox(self._connection, self._config, self._deliveries, on_statistics=self._on_statistics)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from kafka_assets.broker.commit_modes import check, keeper_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keepers import Keeper
 from kafka_assets.broker.lanes import LOGGER, Lanes
+from kafka_assets.broker.leaving import Leaving
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.reader import Reader, Wanted
@@ -24,12 +24,14 @@ _POLL, _POLL_PAUSED = 0.1, 0.02
 _COMMITS = ("none", "sync", "async")
 
 
-class Workers:
+class Workers(Leaving):
     """Reads as a Consumer does, and has `workers` threads do the records: of one partition never two at a time.
 
     At most about `queue` records of a partition wait; then it is paused until half of them are done. What is done
     is committed every `commit_every` seconds, on revoke and at the end.
     """
+
+    what = "consumer"
 
     def __init__(  # noqa: PLR0913 - each is one word of configuration, by name
         self,
@@ -128,19 +130,6 @@ class Workers:
             self._keeper.close()
         finally:
             self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except KafkaAssetsError as late:
-            if error is None:
-                raise
-            error.add_note(f"and closing the consumer: {late}")
 
     def _read(self, idle: float | None) -> None:
         quiet = time.monotonic()

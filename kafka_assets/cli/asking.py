@@ -56,6 +56,13 @@ def a_group(name: str) -> str:
 Topic = Annotated[str, typer.Argument(help="The topic.", callback=a_topic)]
 Group = Annotated[str, typer.Argument(help="The group.", callback=a_group)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
+        "else the database in the settings."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Partition = Annotated[int | None, typer.Option("--partition", min=0, max=MOST_PARTITION, help="Only this partition.")]
 

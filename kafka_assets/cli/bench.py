@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_assets.cli.asking import AsJson, Database
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.settings import load_settings
 
@@ -23,17 +24,11 @@ def register(app: typer.Typer) -> None:
 
 @bench.command()
 def publish(
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
-            "else the database in the settings."
-        ),
-    ] = None,
+    database: Database = None,
     records: Annotated[
         int, typer.Option(min=1_000, max=10_000_000, help="How many records of about 200 bytes the slice has.")
     ] = 500_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Publish a generated slice, and compare with what the database takes at most; in a scratch database."""
     from kafka_assets.audit.bench import bench_publish, database_url
@@ -50,16 +45,10 @@ def publish(
 
 @bench.command()
 def tick(
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
-            "else the database in the settings."
-        ),
-    ] = None,
+    database: Database = None,
     keys: Annotated[int, typer.Option(min=200, max=1_000_000, help="How many slices were landed before.")] = 10_000,
     rounds: Annotated[int, typer.Option(min=3, max=1000, help="How many ticks of each kind.")] = 40,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tick the sensor with many landed slices behind it, and with 100; in scratch ledgers and scratch Dagsters."""
     from kafka_assets.assets.bench import ticking
@@ -100,14 +89,8 @@ def latency(
         float, typer.Option(min=0.0, max=3600.0, help="Seconds from one to the next, on average: half of it, or more.")
     ] = 6.0,
     max_delay: Annotated[str, typer.Option(help="The stream's slices.max_delay.")] = "1s",
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
-            "else the database in the settings."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+    database: Database = None,
+    as_json: AsJson = False,
 ) -> None:
     """Land a trickle by a sensor and runs, in a scratch topic, ledger and Dagster: record produced → row committed."""
     from kafka_assets.audit.bench import database_url
@@ -140,7 +123,7 @@ def compression(
     records: Annotated[
         int, typer.Option(min=1_000, max=5_000_000, help="How many JSON records of about 190 bytes.")
     ] = 200_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Produce the same records with each compression: rate and bytes on the wire; in a topic that is deleted again."""
     from kafka_assets.audit.compression import bench_compression
@@ -160,13 +143,7 @@ def compression(
 
 @bench.command("live")
 def live_(
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
-            "else the database in the settings."
-        ),
-    ] = None,
+    database: Database = None,
     records: Annotated[
         int, typer.Option(min=1_000, max=10_000_000, help="How many JSON records of about 200 bytes, in 2 partitions.")
     ] = 1_000_000,
@@ -174,7 +151,7 @@ def live_(
     batch_records: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="Live mode's most records in one commit; else its own.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Land a topic live, and by loops written by hand; in a scratch topic and a scratch database."""
     from kafka_assets.audit.bench import Figure, database_url

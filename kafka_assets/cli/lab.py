@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Yes, confirm, shown_time, the_connection
+from kafka_assets.cli.asking import AsJson, Database, Yes, confirm, shown_time, the_connection
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.errors import UsageError
 from kafka_assets.settings import load_settings
@@ -29,13 +29,7 @@ def register(app: typer.Typer) -> None:
 def semantics(
     modes: Annotated[list[str] | None, typer.Argument(help="Only these; else all.")] = None,
     *,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help="sqlite, postgresql, mariadb or mysql of the local services, or a SQLAlchemy URL; "
-            "else the database in the settings."
-        ),
-    ] = None,
+    database: Database = None,
     records: Annotated[int, typer.Option(min=20, max=1_000_000, help="How many for each mode.")] = 1000,
     kills: Annotated[int, typer.Option(min=1, max=8, help="How often each consumer is killed.")] = 3,
     as_json: AsJson = False,
