@@ -13,6 +13,9 @@ from kafka_assets.broker.outbox import Outbox
 from kafka_assets.broker.refusals import is_final, transaction_error
 from kafka_assets.errors import DeliveryFailed, TransactionMustAbort, UsageError
 
+SETTLED = 5.0
+"""Seconds for what was sent to arrive before a transaction is aborted; with a broker in reach it takes milliseconds."""
+
 
 class Transactions:
     """One transaction after the other; the first `begin` fences whoever had the transactional id before."""
@@ -92,10 +95,22 @@ class Transactions:
         with deliveries.held():
             self._outbox.serve(0)
             self.spoiled = self.spoiled or deliveries.failed > self._failed_before
+            if not self.spoiled:
+                self._settle(deadline)
             self._ask("abort", self._outbox.client.abort_transaction, deadline=deadline)
             self._outbox.serve(0)
             deliveries.take_untold()  # given up by the caller's own word
             self.open = False
+
+    def _settle(self, deadline: float | None) -> None:
+        """Wait until what was sent has arrived, for a while: the broker then knows of the transaction.
+
+        One that it has not heard of, since the last one was still being ended as this one's first partition was
+        to be added, cannot be aborted: librdkafka tries all the same, and the broker's INVALID_TXN_STATE is the
+        end of the producer (https://github.com/confluentinc/librdkafka/issues/4849).
+        """
+        latest = time.monotonic() + SETTLED
+        self._outbox.drain(latest if deadline is None else min(latest, deadline))
 
     def _must_be_open(self, what: str) -> None:
         if not self.open:

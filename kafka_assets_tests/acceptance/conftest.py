@@ -32,6 +32,9 @@ def {name}(records):
     return records
 """
 
+RUNS = """{ runsOrError { ... on Runs { results { runId status tags { key value } } } } }"""
+"""Newest first."""
+
 
 @dataclass
 class Project:
@@ -96,8 +99,18 @@ class Project:
         while not until():
             if time.monotonic() > deadline:
                 log = log or self.folder / ".kafka_assets" / "logs" / "dagster.log"
-                pytest.fail(f"it did not come; the log says:\n{log.read_text()[-6000:]}")
+                pytest.fail(f"it did not come\n{self.state()}\nthe log says:\n{telling(log)[-6000:]}")
             time.sleep(0.5)
+
+    def state(self) -> str:
+        """Dagster's runs and the ledger's claims, for a test that fails."""
+        told: list[Any] = []
+        if self.dagster:
+            told += self.graphql(RUNS)["runsOrError"]["results"]
+        with read(self.engine) as connection:
+            told += connection.execute(text("select * from kafka_claim")).mappings()
+            told += connection.execute(text("select * from kafka_publication")).mappings()
+        return "\n".join(map(str, told))
 
     def landed(self, name: str, offsets: int) -> bool:
         """Whether everything of a topic with so many offsets is committed."""
@@ -106,6 +119,12 @@ class Project:
             f"where asset = '{name}' and committed_through > 0"
         )
         return through == offsets
+
+
+def telling(log: Path) -> str:
+    """A log of Dagster without what its sensors say at each tick that finds nothing to do."""
+    chatter = ("Checking for new runs", "skipped: ")
+    return "\n".join(line for line in log.read_text().splitlines() if not any(one in line for one in chatter))
 
 
 @pytest.fixture

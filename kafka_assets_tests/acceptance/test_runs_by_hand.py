@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 from kafka_assets.assets.reruns import PARENT_TAG, RETRY_TAG
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets_tests.acceptance.conftest import Project
+from kafka_assets_tests.acceptance.conftest import RUNS, Project
 
-RUNS = """{ runsOrError { ... on Runs { results { runId status tags { key value } } } } }"""
 TERMINATE = """
 mutation($run: String!) { terminateRun(runId: $run) { __typename ... on TerminateRunFailure { message } } }
 """

@@ -562,6 +562,21 @@ def test_a_transaction_is_seen_as_a_whole_or_not_at_all(connection: Connection, 
     assert values(connection, topic, 1) == [b"1"]
 
 
+def test_a_transaction_that_is_aborted_while_the_last_one_still_ends_does_not_end_the_producer(
+    connection: Connection, topic: str
+) -> None:
+    with Producer(connection, transactional_id=topic) as producer:
+        for number in range(40):
+            with producer.transaction():
+                producer.send(topic, b"%d" % number, partition=0)
+            producer.begin()
+            producer.send(topic, b"never", partition=1)
+            time.sleep(0.002 * (number % 10))  # its first partition is asked for at some moment of the last one's end
+            producer.abort()
+    assert values(connection, topic) == [b"%d" % number for number in range(40)]
+    assert values(connection, topic, 1) == []
+
+
 def test_a_record_that_is_refused_makes_the_transaction_abort(large: Connection, topic: str) -> None:
     with Producer(large, transactional_id=topic) as producer:
         with pytest.raises(TransactionMustAbort), producer.transaction():
