@@ -113,7 +113,7 @@ def _unfit(column: Any, misfits: Collection[str]) -> Generator[tuple[int, str]]:
             if name in misfits:
                 yield from _where(test(column), _NUMBER.format(name.replace("nan", "NaN").replace("inf", "infinite")))
     if "nul" in misfits and _is_text(kind):
-        yield from _where(_pc.match_substring(column, "\0"), _NUL)
+        yield from _where(_nuls(column), _NUL)
 
 
 def _where(mask: Any, reason: str) -> list[tuple[int, str]]:
@@ -147,6 +147,18 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def _nuls(column: Any) -> Any:
+    """Where a text has a NUL; None where there is none at all: one look at all bytes costs a tenth of one at each."""
+    _, places, text = column.buffers()
+    if not len(column) or text is None:
+        return None
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    starts: Any = np.frombuffer(places, dtype=width)[column.offset :]
+    if (np.frombuffer(text, dtype=np.uint8)[starts[0] : starts[len(column)]] != 0).all():
+        return None
+    return _pc.match_substring(column, "\0")
+
+
 def _leaves(column: Any) -> Generator[Any]:
     """All plain values inside of a nested column, those of NULLs, too."""
     kind = column.type
@@ -168,7 +180,7 @@ def _doubtful(leaf: Any, misfits: Collection[str]) -> bool:
     if pa.types.is_floating(kind):
         mask = _pc.invert(_pc.is_finite(leaf))
     elif "nul" in misfits and _is_text(kind):
-        mask = _pc.match_substring(leaf, "\0")
+        mask = _nuls(leaf)
     return mask is not None and bool(_pc.any(mask).as_py())
 
 
