@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import methodcaller, ne
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from kafka_assets.live.ahead import Piece
 
 Headers = Sequence[tuple[str, bytes | None]]
 Place = tuple[str, int]
@@ -46,6 +49,8 @@ class Batch:
     stamps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """As confluent_kafka has them: the type, which is one more than Spark's, and milliseconds since 1970."""
     headers: list[Headers | None] = field(default_factory=list["Headers | None"])
+    pieces: list[Piece] = field(default_factory=list["Piece"])
+    """Of its values: what is decoded already, from the first one on."""
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_assets.errors import StreamError
+from kafka_assets.live.ahead import ReadAhead
 from kafka_assets.live.batch import Batch, size
 from kafka_assets.live.landed import fields_of
 from kafka_assets.live.tombstones import Tombstones, needed
@@ -55,6 +56,7 @@ class Decoder:
             )
         self.stream = stream
         self._values = values_of(stream)
+        self._ahead = ReadAhead(self._values.read)
         self._transform = transform
         self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *needed(stream.upsert)]
         carried = [pa.field(name, kind) for name, kind in _CARRIED.items()]
@@ -63,6 +65,14 @@ class Decoder:
         self.schema = self._landed(every.empty_table()).schema
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
         self._tombstones = None if stream.upsert is None else Tombstones(self.schema, stream.upsert)
+
+    def begin(self, batch: Batch) -> None:
+        """Decode ahead what the batch has by now. Of one thread, another one than `chunk`'s or the same."""
+        self._ahead.begin(batch)
+
+    def close(self) -> None:
+        """No more is decoded."""
+        self._ahead.close()
 
     def chunk(self, parts: Mapping[SliceKey, Batch]) -> Chunk:
         """The records of slices of one topic; each slice holds all offsets of its batch, and counts what is there."""
@@ -84,12 +94,14 @@ class Decoder:
         self, records: _Records, there: list[int] | None
     ) -> tuple[pa.Table, list[BadRecord], np.ndarray[Any, Any] | None]:
         """The rows that land, the bad records, and the places of the records that are neither bad nor gone."""
-        values = records.values if there is None else [records.values[at] for at in there]
-        found = self._values.read(values)
+        if there is None:
+            count, found = len(records.values), self._ahead.columns(records.batches)
+        else:
+            count, found = len(there), self._ahead.read([records.values[at] for at in there])
         places = None if there is None else np.array(there, dtype=np.int64)
         bad = [records.bad(at if there is None else there[at], reason) for at, reason in found.bad.items()]
         if found.bad:
-            good = np.delete(np.arange(len(values)), list(found.bad))
+            good = np.delete(np.arange(count), list(found.bad))
             places = good if places is None else places[good]
         decoded = found.rows
         for name in self._carried:
@@ -147,9 +159,9 @@ class _Records:
 
     def __init__(self, parts: Mapping[SliceKey, Batch]) -> None:
         self._parts = parts
-        self._batches = list(parts.values())
-        self.values = self._joined([batch.values for batch in self._batches])
-        self.keys = self._joined([batch.keys for batch in self._batches])
+        self.batches = list(parts.values())
+        self.values = self._joined([batch.values for batch in self.batches])
+        self.keys = self._joined([batch.keys for batch in self.batches])
 
     @staticmethod
     def _joined(lists: Sequence[list[Any]]) -> list[Any]:
@@ -161,18 +173,18 @@ class _Records:
 
     def _column(self, name: str) -> Any:
         if name == PARTITION:
-            lengths = [len(batch) for batch in self._batches]
+            lengths = [len(batch) for batch in self.batches]
             return pa.array(np.repeat(np.array([key.partition for key in self._parts], dtype=np.int32), lengths))
         if name == OFFSET:
-            return pa.array(np.array(self._joined([batch.offsets for batch in self._batches]), dtype=np.int64))
+            return pa.array(np.array(self._joined([batch.offsets for batch in self.batches]), dtype=np.int64))
         if name == KEY:
             return pa.array(self.keys, pa.binary())
         if name == TIMESTAMP:
-            stamps = np.array(self._joined([batch.timestamps for batch in self._batches]), dtype=np.int64)
+            stamps = np.array(self._joined([batch.timestamps for batch in self.batches]), dtype=np.int64)
             return pa.array(stamps * 1000).cast(_STAMP)
         if name == "kafka_timestamp_type":
-            return pa.array(self._joined([batch.timestamp_types for batch in self._batches]), pa.int32())
-        headers = self._joined([batch.headers for batch in self._batches])
+            return pa.array(self._joined([batch.timestamp_types for batch in self.batches]), pa.int32())
+        headers = self._joined([batch.headers for batch in self.batches])
         return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in headers], _HEADERS)
 
     def bad(self, place: int, reason: str) -> BadRecord:

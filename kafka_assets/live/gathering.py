@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_assets.ledger.leases import Lease
@@ -55,6 +55,8 @@ class Gathering:
     bytes: int = 0
     since: float | None = None
     """On the monotonic clock: since when the first record waits."""
+    begin_ahead: Callable[[Batch], None] = lambda batch: None
+    """Told of each batch that has grown."""
 
     def begin(self, place: Place, lease: Lease, offset: int) -> None:
         self.drop([place])
@@ -65,6 +67,7 @@ class Gathering:
         for place, some in runs(messages):
             if (mine := self.held.get(place)) is not None:
                 size = mine.batch.extend(some)
+                self.begin_ahead(mine.batch)
                 mine.bytes += size
                 self.records += len(some)
                 self.bytes += size

@@ -14,6 +14,7 @@ from kafka_assets.errors import CountsDisagree
 from kafka_assets.forms import ArrowForm
 from kafka_assets.ledger.leases import Lease
 from kafka_assets.ledger.windows import Author
+from kafka_assets.live.batch import Batch as Gathered
 from kafka_assets.live.decode import Decoder
 from kafka_assets.live.gathering import Part
 from kafka_assets.live.limits import Limits
@@ -63,8 +64,13 @@ class Landing:
         """Close those that are over and that no batch came for. Of any thread."""
         self._table.close_over(leases)
 
+    def begin(self, batch: Gathered) -> None:
+        """Decode ahead what was gathered of a batch. Of the thread that gathers."""
+        self._decoder.begin(batch)
+
     def close(self) -> None:
         """Let go of the connection. Of the thread that landed."""
+        self._decoder.close()
         self._table.close()
 
 

@@ -61,6 +61,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="worker")
+        self.gathering.begin_ahead = self.landing.begin
         self._through: dict[Place, int] = {}
         self._backoff = Backoff()
         self.beginning = Beginning(

@@ -1,0 +1,81 @@
+"""Values are decoded while their batch still gathers, on a thread of its own: a batch that is full is nearly ready.
+
+Decoding costs more than all else that a consumer does, and most of it without Python's lock. Done only when its batch
+is landed, it would keep the thread that waits for the database from waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from kafka_assets.live.batch import Batch
+from kafka_assets.live.values import Columns
+
+PIECE = 5_000
+"""Values that are worth a turn of that thread."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Values of one batch, from a place up to another, that are decoded or about to be."""
+
+    start: int
+    end: int
+    columns: Future[Columns]
+
+
+@dataclass
+class Joined:
+    """What became of values, one part after the other."""
+
+    tables: list[pa.Table] = field(default_factory=list[pa.Table])
+    bad: dict[int, str] = field(default_factory=dict[int, str])
+
+    def add(self, found: Columns, *, first: int) -> None:
+        self.tables.append(found.rows)
+        self.bad.update((first + at, reason) for at, reason in found.bad.items())
+
+
+class ReadAhead:
+    """One stream's values. `begin` of one thread, `columns` of any."""
+
+    def __init__(self, read: Callable[[Sequence[bytes | None]], Columns]) -> None:
+        self._read = read
+        self._one = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
+
+    def begin(self, batch: Batch) -> None:
+        """Decode what the batch has beyond its last piece, where that is enough for one."""
+        start = batch.pieces[-1].end if batch.pieces else 0
+        if (end := len(batch)) - start >= PIECE:
+            batch.pieces.append(Piece(start, end, self._thread.submit(self.read, batch.values[start:end])))
+
+    def columns(self, batches: Iterable[Batch]) -> Columns:
+        """The values of the batches, one after the other; what was not begun with is decoded now."""
+        joined, first = Joined(), 0
+        for batch in batches:
+            done = 0
+            for piece in batch.pieces:
+                joined.add(piece.columns.result(), first=first + piece.start)
+                done = piece.end
+            if done < len(batch):
+                joined.add(self.read(batch.values[done:] if done else batch.values), first=first + done)
+            first += len(batch)
+        if not joined.tables:
+            return self.read([])
+        return Columns(pa.concat_tables(joined.tables), joined.bad)
+
+    def read(self, values: Sequence[bytes | None]) -> Columns:
+        """These values, now."""
+        # A format's reader learns from what it meets: one thread at a time.
+        with self._one:
+            return self._read(values)
+
+    def close(self) -> None:
+        """What nobody waits for any more is not decoded."""
+        self._thread.shutdown(wait=True, cancel_futures=True)

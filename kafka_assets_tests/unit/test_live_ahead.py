@@ -1,0 +1,127 @@
+"""What was decoded while its batch gathered is what decoding the whole batch at once would have made of it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafka_assets.live import ahead
+from kafka_assets.live.ahead import ReadAhead
+from kafka_assets.live.batch import Batch
+from kafka_assets.live.decode import Decoder
+from kafka_assets.live.values import Columns
+from kafka_assets.records import Chunk
+from kafka_assets.slices import SliceKey
+from kafka_assets.streams import Stream, declare
+from kafka_assets_tests.corpus.json_records import RECORDS, SCHEMA
+from kafka_assets_tests.corpus.live import batch
+
+
+def values(seed: int, count: int) -> list[bytes | None]:
+    """Good records, among them those of the hostile corpus."""
+    draw = random.Random(seed)
+    hostile = [value for value, _ in RECORDS if value is not None]
+    return [
+        draw.choice(hostile) if draw.random() < 0.1 else b'{"id":%d,"note":"n%d"}' % (number, number)
+        for number in range(count)
+    ]
+
+
+def stream(mode: str) -> Stream:
+    more: dict[str, Any] = {"mode": "upsert", "key": ["id"]} if mode == "upsert" else {}
+    return declare(name="orders", topic="orders", target="orders", schema=SCHEMA, **more)
+
+
+def taken(one: Batch, start: int, end: int) -> Batch:
+    return Batch(
+        *(part[start:end] for part in (one.offsets, one.values, one.keys, one.stamps, one.headers))  # type: ignore[arg-type]
+    )
+
+
+def grown(decoder: Decoder, whole: Batch, *, steps: Sequence[int]) -> Batch:
+    """The batch as it is gathered: in steps, after each of which the decoder hears of it."""
+    made = Batch()
+    at = 0
+    for step in [*steps, len(whole)]:
+        some = taken(whole, at, at + step)
+        for mine, more in (
+            (made.offsets, some.offsets), (made.values, some.values), (made.keys, some.keys),
+            (made.stamps, some.stamps), (made.headers, some.headers),
+        ):  # fmt: skip
+            mine.extend(more)  # type: ignore[arg-type]
+        decoder.begin(made)
+        at += step
+    return made
+
+
+def said(chunk: Chunk) -> tuple[object, ...]:
+    deletes = None if chunk.deletes is None else chunk.deletes.to_pylist()
+    return chunk.rows.to_pylist(), chunk.rows.schema, deletes, list(chunk.bad), dict(chunk.seen)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("seed", range(8))
+def test_in_pieces_or_at_once_is_the_same(seed: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "PIECE", 70)
+    draw = random.Random(seed)
+    whole: dict[SliceKey, Batch] = {}
+    for partition in range(3):
+        count = draw.choice([0, 5, 69, 70, 400])
+        some = values(seed + partition, count)
+        if mode == "upsert" and partition == 1:
+            some = [None if draw.random() < 0.1 else one for one in some]
+        keys = [b'{"id":%d}' % number for number in range(count)]
+        whole[SliceKey("orders", 1, partition, 0, 1_000)] = batch(keys, some)
+    at_once, in_pieces = Decoder(stream(mode)), Decoder(stream(mode))
+    steps = [draw.randrange(1, 150) for _ in range(6)]
+    gathered = {key: grown(in_pieces, one, steps=steps) for key, one in whole.items()}
+    assert any(len(one.pieces) > 1 for one in gathered.values()) or max(map(len, whole.values())) < 400
+    assert said(in_pieces.chunk(gathered)) == said(at_once.chunk(whole))
+    in_pieces.close()
+
+
+def test_what_the_thread_raises_comes_out_where_the_batch_is_landed() -> None:
+    def fails(values: Sequence[bytes | None]) -> Columns:
+        raise MemoryError("no room")
+
+    read = ReadAhead(fails)
+    one = batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE)
+    read.begin(one)
+    with pytest.raises(MemoryError, match="no room"):
+        read.columns([one])
+    read.close()
+
+
+def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_the_end() -> None:
+    inside, most, gate = 0, 0, threading.Event()
+
+    def slow(values: Sequence[bytes | None]) -> Columns:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        assert gate.wait(20)
+        inside -= 1
+        return Columns(pa.table({"n": [len(values)]}))
+
+    read = ReadAhead(slow)
+    batches = [batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE) for _ in range(3)]
+    for one in batches:
+        read.begin(one)
+    beside = threading.Thread(target=read.read, args=([b"{}"],))
+    beside.start()
+    gate.set()
+    assert read.columns(batches).rows.column("n").to_pylist() == [ahead.PIECE] * 3
+    beside.join(20)
+    assert most == 1
+    gate.clear()
+    unwanted = [batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE) for _ in range(2)]
+    for one in unwanted:
+        read.begin(one)
+    threading.Timer(0.2, gate.set).start()
+    read.close()
+    assert unwanted[1].pieces[0].columns.cancelled()
