@@ -13,6 +13,7 @@ from kafka_assets.broker.connection import Connection, consumer_config
 from kafka_assets.broker.member_errors import NotThere
 from kafka_assets.broker.subscription import place_of
 from kafka_assets.broker.units import Where
+from kafka_assets.broker.waking import Waking
 from kafka_assets.errors import KafkaAssetsError
 
 _SEEK_TIMEOUT = 2.0
@@ -29,6 +30,7 @@ class Assignment:
         self.client: Consumer = create(lambda: Consumer(config, logger=LOGGER))
         self.assigned: frozenset[Where] = frozenset()
         self._floors: dict[Where, int] = {}
+        self._waking = Waking()
         self._paused: set[Where] = set()
         self._stopped: set[Where] = set()
         self._errors: dict[Where, KafkaAssetsError] = {}
@@ -40,6 +42,7 @@ class Assignment:
         An error is raised by the next call where there are records to give first: they would be nobody's.
         """
         self._raise_what_waits()
+        self._waking.wake(self.client)
         records: list[Message] = []
         for message in self.client.consume(max_records, timeout=timeout):
             error = message.error()
@@ -59,6 +62,7 @@ class Assignment:
             self._assign_anew(place, offset)
         self._errors.pop(place, None)
         self._floors[place] = offset
+        self._waking.add([place])
 
     def _sought(self, place: Where, offset: int) -> bool:
         deadline = time.monotonic() + _SEEK_TIMEOUT
@@ -90,6 +94,7 @@ class Assignment:
         self.client.incremental_assign([TopicPartition(*place, offset)])
         self.assigned |= {place}
         self._floors[place] = offset
+        self._waking.add([place])
         return None
 
     def pause(self, places: Iterable[Where]) -> None:
@@ -102,6 +107,7 @@ class Assignment:
         known = list(places)
         self._paused.difference_update(known)
         self.client.resume([TopicPartition(*place) for place in known])
+        self._waking.add(known)
 
     def close(self) -> None:
         self.client.close()

@@ -23,6 +23,7 @@ from kafka_assets.broker.member_errors import NotThere
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.owned import Owned, at, place_of
 from kafka_assets.broker.rebalances import Kind, Place, Rebalance, Rebalances
+from kafka_assets.broker.waking import Waking
 
 OnAssign = Callable[[Sequence[Place]], Mapping[Place, int]]
 """Says where to begin; a partition that it leaves out is parked, paused, until `start`."""
@@ -55,6 +56,7 @@ class Subscription:
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost or _nothing
         self._matching = Matching(topics)
         self._owned = Owned()
+        self._waking = Waking()
         self._hearing = Hearing(connection, membership, stopped=self._owned.stopped)
         self._causes: list[str] = []
         self._closed = False
@@ -92,6 +94,7 @@ class Subscription:
         """
         self._hearing.check(self.client)
         self._look()
+        self._waking.wake(self.client)
         before = self.rebalances.count
         messages = self._hearing.ask(lambda: self.client.consume(max_records, timeout=timeout))
         records = [message for message in messages if message.error() is None]
@@ -127,6 +130,7 @@ class Subscription:
         if place in self._owned.stopped or not self._sought(TopicPartition(*place, offset)):
             self._assign_anew(place, offset)
         self._owned.floors[place] = offset
+        self._waking.add([place])
 
     def _sought(self, target: TopicPartition) -> bool:
         deadline = time.monotonic() + _SEEK_TIMEOUT
@@ -166,7 +170,9 @@ class Subscription:
         """Go on where `consume` had come to; a parked partition stays parked."""
         known = [place for place in places if place in self._owned.paused]
         self._owned.paused.difference_update(known)
-        self.client.resume(at(self._owned.readable(known)))
+        again = self._owned.readable(known)
+        self.client.resume(at(again))
+        self._waking.add(again)
 
     def positions(self, places: Iterable[Place]) -> dict[Place, int]:
         """The next offset of each, past control records and holes; absent where nothing was consumed yet."""

@@ -18,6 +18,7 @@ from kafka_assets.broker.membership import ASSIGNORS, Membership
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.rebalances import Place
 from kafka_assets.broker.topics import create_topic, delete_topic
+from kafka_assets.broker.waking import Waking
 from kafka_assets.errors import BrokerUnavailable, GroupRefused, OffsetsExpired, TopicMissing, UsageError
 from kafka_assets_tests.integration.groups import TIMES, Member, fresh, numbered, polled
 
@@ -295,3 +296,32 @@ def test_a_closed_subscription_says_so(connection: Connection) -> None:
     assert one.revoked == [[(topic, 0)]] and one.owned == set()
     with pytest.raises(UsageError, match="closed"):
         one.poll()
+
+
+def test_a_partition_that_goes_on_is_fetched_at_once_and_not_when_the_brokers_thread_next_looks(
+    connection: Connection, joined: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = fresh("sub")
+    create_topic(connection, topic, partitions=1)
+    numbered(connection, topic, 20)
+    place = (topic, 0)
+    member = joined([topic], Membership(fresh("group")))
+    polled(member, until=lambda: len(member.records) == 20)
+
+    def again() -> float:
+        """Seconds until a record comes, of four times that it was held back in between."""
+        took = 0.0
+        for _ in range(4):
+            member.group.pause([place])
+            assert member.group.consume(1, 0.6) == []
+            member.group.seek(place, 0)
+            member.group.resume([place])
+            begun = time.monotonic()
+            while not member.group.consume(1, 0.01):
+                assert time.monotonic() - begun < 60
+            took += time.monotonic() - begun
+        return took
+
+    awake = again()
+    monkeypatch.setattr(Waking, "wake", lambda waking, client: None)
+    assert awake < again() / 2
