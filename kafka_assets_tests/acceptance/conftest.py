@@ -34,6 +34,7 @@ def {name}(records):
 
 RUNS = """{ runsOrError { ... on Runs { results { runId status tags { key value } } } } }"""
 """Newest first."""
+_TOPICS: set[str] = set()
 
 
 @dataclass
@@ -59,6 +60,9 @@ class Project:
         (self.folder / "defs" / f"{name}.py").write_text(declared)
 
     def topic(self, name: str, *, partitions: int = 3) -> None:
+        """A new one: the session's broker is every test's, and another's records would land here, too."""
+        assert name not in _TOPICS, f"another test has a topic {name!r}"
+        _TOPICS.add(name)
         create_topic(Connection(self.broker, {}), name, partitions=partitions)
 
     def produce(self, topic: str, first: int, last: int, *, partitions: int = 3, bad_every: int = 10**9) -> None:

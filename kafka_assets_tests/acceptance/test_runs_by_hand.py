@@ -110,9 +110,9 @@ def test_executed_again_from_the_ui_a_run_replaces_and_so_does_dagsters_retry_of
     project: Project,
 ) -> None:
     tell, pid = hanging(project)
-    declared(project, "again", lease_ms=6_000)
+    declared(project, "byhand", lease_ms=6_000)
     project.start()
-    project.wait(lambda: project.landed("again", 3_000))
+    project.wait(lambda: project.landed("byhand", 3_000))
     project.wait(lambda: [one["status"] for one in runs(project)] == ["SUCCESS"])
     [sensors] = runs(project)
 
@@ -120,11 +120,11 @@ def test_executed_again_from_the_ui_a_run_replaces_and_so_does_dagsters_retry_of
     assert answer["__typename"] == "LaunchRunSuccess", answer
     project.wait(lambda: [one["status"] for one in runs(project)] == ["SUCCESS", "SUCCESS"])
     assert runs(project)[0]["tags"].items() > {PARENT_TAG: sensors["runId"]}.items()
-    exact(project, "again", attempt=2)
+    exact(project, "byhand", attempt=2)
 
     tell()
-    keys = project.graphql(KEYS, name="again")["assetNodeOrError"]["partitionKeys"]
-    project.graphql(BACKFILL, params={"assetSelection": [{"path": ["again"]}], "partitionNames": keys, "tags": []})
+    keys = project.graphql(KEYS, name="byhand")["assetNodeOrError"]["partitionKeys"]
+    project.graphql(BACKFILL, params={"assetSelection": [{"path": ["byhand"]}], "partitionNames": keys, "tags": []})
     project.wait(lambda: bool(pid()))
     # Dagster tries once more, and may be faster than a lease: one that finds it held fails, as any other run does.
     project.wait(lambda: project.sql("select lease_until < unixepoch('now') * 1000 from kafka_claim") == 1)
@@ -132,4 +132,4 @@ def test_executed_again_from_the_ui_a_run_replaces_and_so_does_dagsters_retry_of
     project.wait(lambda: any(RETRY_TAG in one["tags"] for one in runs(project)))
     project.wait(lambda: runs(project)[0]["status"] == "SUCCESS")
     assert [one["status"] for one in runs(project)] == ["SUCCESS", "FAILURE", "SUCCESS", "SUCCESS"]
-    exact(project, "again", attempt=4)
+    exact(project, "byhand", attempt=4)
