@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from kafka_assets.errors import SettingsError
 
@@ -141,11 +143,30 @@ def prepare_sqlite(connection: DBAPIConnection, record: object) -> None:
     try:
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.execute("PRAGMA synchronous = FULL")  # in WAL, NORMAL may lose the last commits with the power
-        cursor.execute("PRAGMA journal_mode")
-        if cursor.fetchone() != ("wal",):
-            cursor.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(cursor)
     finally:
         cursor.close()
+
+
+def _write_ahead(cursor: DBAPICursor) -> None:
+    """Let readers and the writer work side by side, from the file's first transaction on.
+
+    This change alone SQLite refuses at once where another connection is at work, as when two processes meet a new
+    file; so the waiting that is SQLite's everywhere else is done here.
+    """
+    cursor.execute("PRAGMA busy_timeout")
+    deadline = time.monotonic() + cursor.fetchall()[0][0] / 1000
+    while True:
+        cursor.execute("PRAGMA journal_mode")
+        if cursor.fetchall() == [("wal",)]:
+            return
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def begin_sqlite(connection: Connection) -> None:

@@ -268,3 +268,30 @@ def test_a_connection_that_is_another_one_by_now_is_not_kept(
     assert len(opened) == 2
     assert topics(engine) == ["a"]
     kept.close()
+
+
+def test_who_meets_a_new_file_while_another_writes_in_it_waits_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    first.execute("CREATE TABLE made (n INTEGER)")
+    first.execute("BEGIN IMMEDIATE")
+    first.execute("INSERT INTO made VALUES (1)")
+    engine = make_engine(f"sqlite:///{path}", lock_seconds=20)
+    threading.Timer(0.3, lambda: first.execute("COMMIT")).start()
+    with read(engine) as connection:
+        assert connection.scalar(text("SELECT n FROM made")) == 1
+        assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+    first.close()
+    engine.dispose()
+
+
+def test_a_new_file_that_stays_locked_is_busy_after_as_long_as_any_lock(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    first = sqlite3.connect(path, isolation_level=None)
+    first.execute("CREATE TABLE made (n INTEGER)")
+    first.execute("BEGIN IMMEDIATE")
+    engine = make_engine(f"sqlite:///{path}", lock_seconds=1)
+    with pytest.raises(LedgerBusy, match="locked"), read(engine):
+        pass
+    first.close()
+    engine.dispose()
