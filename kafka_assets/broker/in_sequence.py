@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 
 from kafka_assets.broker.group_offsets import GroupOffsets
 from kafka_assets.broker.units import Unit, Where
@@ -13,6 +14,7 @@ from kafka_assets.errors import CommitFailed
 
 LOGGER = logging.getLogger("kafka_assets.commits")
 _PAUSE = 0.1
+_TAKE_OFF = 0.05
 
 
 class InSequence(GroupOffsets):
@@ -21,6 +23,10 @@ class InSequence(GroupOffsets):
     What comes meanwhile waits, and only the newest of it is sent next. One that failed is not repeated: the
     next takes its offsets along where it has none newer. On revoke and at the end it commits in step.
     librdkafka's own asynchronous commits are not used: it repeats what failed by itself, in any order.
+
+    A commit sets out only while the consumer's thread is outside of librdkafka: inside, the client lets no other
+    thread in (confluent-kafka 2.16, each call to a consumer), and a revocation that waited there for a commit on
+    its way would wait for ever.
     """
 
     def __init__(self) -> None:
@@ -37,7 +43,7 @@ class InSequence(GroupOffsets):
         self._failure: CommitFailed | None = None
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._in_step = self._ended = False
+        self._in_step = self._polling = self._ended = False
 
     def owe(self, offsets: Mapping[Where, int]) -> None:
         with self._change:
@@ -52,8 +58,23 @@ class InSequence(GroupOffsets):
         if failure is not None:
             raise failure
 
+    @contextmanager
+    def polling(self) -> Generator[None]:
+        with self._change:
+            self._change.wait_for(lambda: not self._flying, timeout=self.patience)
+            self._polling = True
+        try:
+            yield
+        finally:
+            with self._change:
+                self._polling = False
+                self._change.notify_all()
+
     def idle(self) -> Collection[Where]:
         self._wake()
+        with self._change:
+            # Where one poll follows another, this is a commit's only moment to set out.
+            self._change.wait_for(lambda: not self._waiting, timeout=_TAKE_OFF)
         return ()
 
     def _wake(self) -> None:
@@ -116,14 +137,19 @@ class InSequence(GroupOffsets):
                 self._in_step = False
                 self._change.notify_all()
 
+    @property
+    def _may_set_out(self) -> bool:
+        return bool(self._waiting) and not self._in_step and not self._polling
+
     def _commit_what_waits(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: (bool(self._waiting) and not self._in_step) or self._ended)
+                self._change.wait_for(lambda: self._may_set_out or self._ended)
                 if self._ended:
                     return
                 self._flying, number, self._waiting = self._waiting, self.sequence, {}
                 self._lost.clear()
+                self._change.notify_all()
             failure: CommitFailed | None = None
             try:
                 self.commit(self._flying, patience=0)

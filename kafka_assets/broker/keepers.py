@@ -6,6 +6,7 @@ A keeper is told between records, never while one is in the caller's hand, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +52,10 @@ class Keeper(Protocol):
         """
         ...
 
+    def polling(self) -> AbstractContextManager[None]:
+        """Around each call for records: while librdkafka's consumer is in one, it lets no other thread in."""
+        ...
+
     def before(self, unit: Unit) -> None:
         """Its first record is about to be handed over."""
 
@@ -89,6 +94,9 @@ class Nowhere:
 
     def begins(self, places: Collection[Where], first: First) -> Mapping[Where, int]:
         return first(places)
+
+    def polling(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def before(self, unit: Unit) -> None:
         return

@@ -105,7 +105,9 @@ class Reader:
 
     def _consumed(self, count: int, timeout: float) -> list[StoredRecord]:
         try:
-            return [record_of(message) for message in self._reading.consume(count, timeout)]
+            with self._keeper.polling():
+                messages = self._reading.consume(count, timeout)
+            return [record_of(message) for message in messages]
         except NotThere as error:
             # librdkafka reads no more of it: whoever goes on has it read again, or hears of it again.
             if not self._keeper.knows_expired and error.offset >= 0:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, Engine, RootTransaction
 
-from kafka_assets.broker.keepers import Attached, First
+from kafka_assets.broker.keepers import Attached, First, Nowhere
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.units import Unit, Where, place_of
@@ -26,7 +26,7 @@ from kafka_assets.records import BadRecord
 from kafka_assets.sinks.live import WindowPolicy
 
 
-class InLedger:
+class InLedger(Nowhere):
     """The keeper for your own tables: while a unit is in hand, `sql` is the connection in its open transaction.
 
     What you do on it, and the unit's offsets, are committed together when the unit is done, or not at all.
@@ -35,9 +35,7 @@ class InLedger:
     What it does NOT promise: anything about what is done on other connections, or outside of the database.
     """
 
-    needs_group = False
     whole = knows_expired = True
-    properties: Mapping[str, str] = {}
 
     def __init__(
         self,

@@ -90,6 +90,31 @@ def test_after_a_revocation_nothing_is_on_its_way() -> None:
     assert keeper.asked == [1, 2]
 
 
+def test_nothing_sets_out_during_a_poll_and_so_a_revocation_has_nothing_to_wait_for() -> None:
+    keeper = Slow()
+    keeper.go.set()
+    with keeper.polling():
+        keeper.done(done(0))
+        assert not keeper.begun.wait(0.2), "it would wait for the poll, and the poll's revocation for it"
+        keeper.released([("t", 0)])
+        assert keeper.asked == [1]
+    keeper.close()
+    assert keeper.asked == [1]
+
+
+def test_a_poll_begins_after_what_is_on_its_way_and_what_waits_sets_out_behind_it() -> None:
+    keeper = Slow()
+    keeper.done(done(0))
+    assert keeper.begun.wait(5)
+    keeper.done(done(1))
+    threading.Timer(0.1, keeper.go.set).start()
+    with keeper.polling():
+        assert keeper.go.is_set(), "it has its answer"
+    keeper.idle()
+    keeper.close()
+    assert keeper.asked == [1, 2]
+
+
 @pytest.mark.parametrize("moved_on", [False, True])
 def test_of_a_lost_partition_nothing_is_committed(moved_on: bool) -> None:
     keeper = Slow(fail=1, moved_on=moved_on)
