@@ -334,6 +334,20 @@ class PublishContract:
         slower.claim(force=True)
         assert [faster.claims[0].attempt, slower.claims[0].attempt] == [2, 3]
 
+    def test_a_lease_that_a_run_left_behind_holds_up_nobody_who_knows_that_it_is_over(self, engine: Engine) -> None:
+        keys = plan(engine, slices=[(0, 5), (5, 8)])
+        Attempt(engine, keys[:1], run_id="killed").claim()
+        Attempt(engine, keys[1:], run_id="another").claim()
+        found = list(find(engine, asset="orders", keys=keys).values())
+        with pytest.raises(LeaseHeld, match="run killed"):
+            claims.claim(engine, found[:1], run_id="retry", over={"another"})
+        with pytest.raises(LeaseHeld, match="run another"):
+            claims.claim(engine, found, run_id="retry", over={"killed"})
+        [taken] = claims.claim(engine, found[:1], run_id="retry", over={"killed"})
+        assert taken.attempt == 2
+        with pytest.raises(LeaseHeld, match="run retry"):
+            claims.claim(engine, found[:1], run_id="second retry", over={"killed"})
+
     def test_a_zombie_leaves_the_heir_s_claim_alone(self, engine: Engine) -> None:
         keys = plan(engine, slices=[(0, 5)])
         zombie = Attempt(engine, keys, run_id="zombie").claim()

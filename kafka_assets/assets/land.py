@@ -51,7 +51,8 @@ def land(
         return done
     _refuse_lost(wanted)
     _refuse_open(engine, wanted)
-    claims = claim(engine, wanted, run_id=landing.run_id, force=force, lease_ms=LEASE_MS)
+    # Dagster tries a run again only when that one is over, and long before the lease that it held would end.
+    claims = claim(engine, wanted, run_id=landing.run_id, force=force, over=keeps, lease_ms=LEASE_MS)
     try:
         with kept_alive(engine, claims, lease_ms=LEASE_MS) as alive:
             published = _publish(engine, landing, frame, claims, alive, replaces=replaces, force=force, keeps=keeps)
@@ -85,7 +86,7 @@ def keep_failure(
     wanted = [one for one in found if not one.stays(replaces=replaces, keeps=keeps) and one.kind == "normal"]
     _refuse_open(engine, wanted)
     if wanted:
-        _give_back(engine, claim(engine, wanted, run_id=run_id, lease_ms=LEASE_MS), stream, error)
+        _give_back(engine, claim(engine, wanted, run_id=run_id, over=keeps, lease_ms=LEASE_MS), stream, error)
 
 
 def _give_back(engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +42,12 @@ def claim(
     *,
     run_id: str,
     force: bool = False,
+    over: Collection[str] = (),
     lease_ms: int = LEASE_MS,
 ) -> list[Claim]:
     """Raise the attempt of every publication, all or none.
+
+    `over` are runs that have ended for certain: a lease that one of them left behind is not waited for.
 
     What a former claim names is ended first, and the claim is then written by compare-and-set on
     what was read: in the other order a frozen holder could block whoever comes after it for ever.
@@ -53,12 +56,12 @@ def claim(
     for _ in range(_TRIES):
         standing = _read_claims(engine, [publication.id for publication in publications])
         if not force:
-            _refuse_live_leases(publications, standing)
+            _refuse_live_leases(publications, standing, over=over)
         for name in {claim.backend for claim in standing.values()} - {None, backend}:
             assert name is not None
             terminate(engine, name)
         claims = _compare_and_set(
-            engine, publications, standing, run_id=run_id, backend=backend, force=force, lease_ms=lease_ms
+            engine, publications, standing, run_id=run_id, backend=backend, force=force, over=over, lease_ms=lease_ms
         )
         if claims is not None:
             return claims
@@ -142,10 +145,12 @@ def _read_claims(engine: Engine, ids: Sequence[int]) -> dict[int, _Read]:
     return {row[0]: _Read(attempt=row[1], backend=row[2], run_id=row[3], held_ms=row[4] or 0) for row in rows}
 
 
-def _refuse_live_leases(publications: Sequence[Publication], standing: dict[int, _Read]) -> None:
+def _refuse_live_leases(
+    publications: Sequence[Publication], standing: dict[int, _Read], *, over: Collection[str]
+) -> None:
     for publication in publications:
         held = standing[publication.id]
-        if held.held_ms > 0:
+        if held.held_ms > 0 and held.run_id not in over:
             raise LeaseHeld(
                 f"slice {publication.key} is being worked on by run {held.run_id}",
                 why=f"attempt {held.attempt} holds a lease for {held.held_ms / 1000:.0f} s more",
@@ -161,6 +166,7 @@ def _compare_and_set(
     run_id: str,
     backend: str | None,
     force: bool,
+    over: Collection[str],
     lease_ms: int,
 ) -> list[Claim] | None:
     c = t.claim.c
@@ -173,7 +179,7 @@ def _compare_and_set(
                 c.attempt == was.attempt,
                 c.backend.is_not_distinct_from(was.backend),
             )
-            if not force:
+            if not force and was.run_id not in over:
                 statement = statement.where(c.lease_until.is_(None) | (c.lease_until <= now_ms()))
             taken = connection.execute(
                 statement.values(

@@ -35,4 +35,4 @@ def test_it_does_what_the_model_says(tmp_path: Path, empty_ledger: Path, machine
         shutil.copy(empty_ledger, path)
         return engine
 
-    run_programs(fresh, machine, database="sqlite", short=25, within=within)
+    run_programs(fresh, machine, database="sqlite", short=12, within=within)
