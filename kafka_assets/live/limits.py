@@ -11,7 +11,8 @@ from kafka_assets.errors import UsageError
 class Limits:
     """A batch is committed when it is full, or when its first record has waited for `delay` seconds.
 
-    A consumer holds at most two batches, one of which is being committed, and what librdkafka has fetched ahead.
+    A consumer holds at most two batches, one of which is being committed, each as it came and decoded; and what
+    librdkafka has fetched ahead.
     """
 
     records: int = 50_000
