@@ -39,3 +39,5 @@ class Waking:
             client.offsets_for_times(asked, timeout=_WAIT)
         except KafkaException as error:
             _log.debug("a broker did not answer in time, and fetching goes on a little later: %s", error)
+        except RuntimeError as closed:  # the call for records that comes next says so in the caller's words
+            _log.debug("nothing is fetched any more: %s", closed)
