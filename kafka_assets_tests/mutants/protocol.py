@@ -20,7 +20,7 @@ _TERMINATION = """\
 """
 _CLAIM = """\
         claims = _compare_and_set(
-            engine, publications, standing, run_id=run_id, backend=backend, force=force, lease_ms=lease_ms
+            engine, publications, standing, run_id=run_id, backend=backend, force=force, over=over, lease_ms=lease_ms
         )
 """
 
@@ -80,9 +80,16 @@ OF_FENCES = (
     mutant(
         "a live lease is not respected",
         "ledger/claims.py",
-        "        if held.held_ms > 0:\n",
+        "        if held.held_ms > 0 and held.run_id not in over:\n",
         "        if held.held_ms > 10**9:\n",
         SQLITE + "test_a_live_lease_is_respected_and_an_ended_one_is_taken_over",
+    ),
+    mutant(
+        "a run that is over holds up the one that tries it again",
+        "ledger/claims.py",
+        "            if not force and was.run_id not in over:\n",
+        "            if not force:\n",
+        SQLITE + "test_a_lease_that_a_run_left_behind_holds_up_nobody_who_knows_that_it_is_over",
     ),
     mutant(
         "a zombie writes into the heir's claim",
