@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ class Lines:
         self._decimals = decimals
         self._floats = floats
         self.values = values
-        self._join([value or b"" for value in values])
+        self._join([value or b"" for value in values] if None in values else cast("Sequence[bytes]", values))
         edges = self._edges()
         if edges.any():
             self._join([(value or b"").strip(_SPACE) for value in values])
@@ -52,7 +52,7 @@ class Lines:
     def line(self, at: int) -> bytes:
         return self._bytes[self._places[at] : self._places[at + 1]]
 
-    def _join(self, values: list[bytes]) -> None:
+    def _join(self, values: Sequence[bytes]) -> None:
         # The line break at the end ends the last record: what is cut off behind a line break is read by itself.
         self._bytes = b"\n".join([*values, b""])
         self._buffer = pa.py_buffer(self._bytes)
@@ -76,7 +76,7 @@ class Lines:
         # A reader that takes zero for the end; one that forgets that a record is more than null.
         if b"\0" in text:
             self._mark_each(lambda line: b"\0" in line)
-        if b"null" in text and _BARE_NULL.search(text):
+        if _BARE_NULL.search(text):
             self._mark_each(lambda line: _BARE_NULL.search(line) is not None)
         if self._decimals:
             self._mark_found(_decimals_pattern(self._decimals, escapes=b"\\u00" in text))
