@@ -23,7 +23,7 @@ OF_RESULTS = (
         "a replay keeps the old quarantine",
         "sinks/publish.py",
         "            delete_quarantine(connection, publication)\n",
-        "",
+        "            pass\n",
         SQLITE + "test_bad_records_are_quarantined_with_their_slice",
     ),
     mutant(

@@ -1,4 +1,4 @@
-"""Every mutant still has something to break: what it replaces stands in the code, exactly once."""
+"""Every mutant still has something to break: what it replaces stands in the code, exactly once, and it is code."""
 
 from __future__ import annotations
 
@@ -22,4 +22,6 @@ def test_a_mutant_can_be_applied(one: Mutant, tmp_path: Path) -> None:
             shutil.copy(package / change.file, copy)
         before = copy.read_text()
         change.apply(tmp_path)
-        assert copy.read_text() != before
+        after = copy.read_text()
+        assert after != before
+        compile(after, change.file, "exec")
