@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -35,9 +36,11 @@ from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
 from kafka_assets.records import OFFSET, PARTITION, Chunk
 from kafka_assets.sinks.accounting import BadPolicy
+from kafka_assets.sinks.inserts import insert_rows
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.rows import delete_rows
 from kafka_assets.sinks.tables import ensure_table
+from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import (
     SCHEMA,
     Attempt,
@@ -400,6 +403,21 @@ class PublishContract:
             delete_rows(connection, table, replace(find(engine, asset="orders", keys=[key])[key], source_id=1))
         with read(engine) as connection:
             assert connection.scalar(select(func.count()).select_from(named_table(name))) == 3
+
+    def test_rows_in_parts_of_which_some_are_empty_are_inserted(self, engine: Engine) -> None:
+        table, made = target(engine), chunk_of(SliceKey("orders", 1, 0, 0, 4)).rows
+        nothing = made.slice(0, 0)
+        parts = pa.concat_tables([nothing, made.slice(0, 2), nothing, made.slice(2, 2), nothing])
+        assert 0 in [batch.num_rows for batch in parts.to_batches()], "as a filter leaves them"
+        inserts = [road_for(engine).insert]
+        if engine.dialect.name in {"mysql", "mariadb"}:  # the road that local_infile is not there for
+            inserts.append(partial(insert_rows, road=road_for(engine)))
+        for number, insert in enumerate(inserts, start=1):
+            with write(engine) as connection:
+                insert(connection=connection, table=table, rows=parts, source_id=number)
+        assert rows(engine, "select id, count(*) from orders group by id order by id") == [
+            (number, len(inserts)) for number in range(4)
+        ]
 
     @pytest.mark.parametrize(
         ("change", "difference"),

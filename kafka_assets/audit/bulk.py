@@ -20,6 +20,7 @@ from kafka_assets.errors import CountsDisagree
 from kafka_assets.ledger.engine import write
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.lines import MAX_ROWS, Spelling, lines
+from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Road, Table, driver_errors
 from kafka_assets.sinks.sqlite import values
 
@@ -55,7 +56,7 @@ def _tuples(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Sen
     names = (PARTITION, OFFSET, *table.columns)
     marks = ", ".join("?" * (len(names) + 1))
     statement = f"INSERT INTO {road.quoted(table.name)} ({_listed(road, names)}) VALUES ({marks})"
-    for batch in rows.to_batches(max_chunksize=MAX_ROWS):
+    for batch in filled(rows, most=MAX_ROWS):
         columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names]
         prepared = list(zip(repeat(1, batch.num_rows), *columns, strict=True))
 

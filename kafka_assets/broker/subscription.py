@@ -59,7 +59,7 @@ class Subscription:
         self._waking = Waking()
         self._hearing = Hearing(connection, membership, stopped=self._owned.stopped)
         self._causes: list[str] = []
-        self._closed = False
+        self._leaving = self._closed = False
         config: dict[str, Any] = {
             **membership.config(connection),
             **(properties or {}),
@@ -212,6 +212,7 @@ class Subscription:
         if self._closed:
             return
         self._causes.append("this member leaves")
+        self._leaving = True
         self._hearing.ask(self.client.close)
         self._closed = True
         if self._owned.places:
@@ -233,6 +234,11 @@ class Subscription:
         )
 
     def _assign(self, places: Sequence[Place]) -> None:
+        if self._leaving:
+            # librdkafka wants an answer all the same, and gives them back at once. Where they begin nobody wants to
+            # know any more; the group would not say either, and be waited for.
+            self.client.incremental_assign([]) if self.membership.cooperative else self.client.assign([])
+            return
         begun = time.monotonic()
         begins: Mapping[Place, int] = {}
         try:

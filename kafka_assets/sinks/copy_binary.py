@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from kafka_assets.sinks.nested import json_texts
+from kafka_assets.sinks.parts import filled
 
 HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TAIL = b"\xff\xff"
@@ -62,14 +63,13 @@ def sent_as(kind: Any) -> str | None:
 def binary(rows: pa.Table, columns: Sequence[str], *, first: int) -> Iterator[memoryview]:
     """The rows, each begun with the BIGINT `first`, in bounded parts; HEAD goes before all of them, TAIL behind."""
     begin = (len(columns) + 1).to_bytes(2, "big") + (8).to_bytes(4, "big") + first.to_bytes(8, "big", signed=True)
-    for batch in rows.select(list(columns)).to_batches(max_chunksize=MAX_ROWS):
-        if batch.num_rows:
-            row = _Rows(batch.num_rows)
-            row.add(np.broadcast_to(np.frombuffer(begin, dtype=np.uint8), (batch.num_rows, len(begin))))
-            parts: list[Any] = cast("list[Any]", batch.columns)
-            for column in parts:
-                _field(row, column)
-            yield row.joined()
+    for batch in filled(rows.select(list(columns)), most=MAX_ROWS):
+        row = _Rows(batch.num_rows)
+        row.add(np.broadcast_to(np.frombuffer(begin, dtype=np.uint8), (batch.num_rows, len(begin))))
+        parts: list[Any] = cast("list[Any]", batch.columns)
+        for column in parts:
+            _field(row, column)
+        yield row.joined()
 
 
 class _Rows:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.nested import json_texts
+from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Road, Table
 
 MAX_ROWS = 10_000
@@ -23,7 +24,7 @@ def insert_rows(connection: Connection, road: Road, table: Table, rows: pa.Table
     listed = ", ".join(road.quoted(name) for name in names)
     into = f"INSERT INTO {road.quoted(table.name)} ({listed}) VALUES ".replace("%", "%%")
     statement = into + f"({', '.join(['%s'] * len(names))})"
-    for batch in rows.to_batches(max_chunksize=MAX_ROWS):
+    for batch in filled(rows, most=MAX_ROWS):
         columns = [_values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
         connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
 

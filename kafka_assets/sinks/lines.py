@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_assets.sinks.nested import json_texts
+from kafka_assets.sinks.parts import filled
 
 MAX_ROWS = 50_000
 """Rows that are lines at the same time: few enough to stay small, enough to pay nothing per batch."""
@@ -39,7 +40,7 @@ def lines(
     rows: pa.Table, columns: Sequence[str], *, first: int, spelling: Spelling
 ) -> Iterator[tuple[memoryview, int]]:
     """The rows as lines, each begun with the number `first`; in bounded parts, with the rows that each has."""
-    for batch in rows.select(list(columns)).to_batches(max_chunksize=MAX_ROWS):
+    for batch in filled(rows.select(list(columns)), most=MAX_ROWS):
         parts: list[Any] = cast("list[Any]", batch.columns)
         yield _joined([pa.scalar(str(first), _TEXT), *(_field(column, spelling) for column in parts)]), batch.num_rows
 

@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks, Refused
 from kafka_assets.sinks.nested import json_texts
+from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Table, comparable
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
@@ -94,7 +95,7 @@ class SQLiteRoad:
         listed = ", ".join(self.quoted(name) for name in names)
         marks = ", ".join("?" * len(names))
         statement = f"INSERT INTO {self.quoted(table.name)} ({listed}) VALUES ({marks})"
-        for batch in rows.to_batches(max_chunksize=50_000):
+        for batch in filled(rows, most=50_000):
             columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
             connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
         return rows.num_rows
