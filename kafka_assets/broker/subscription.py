@@ -237,7 +237,7 @@ class Subscription:
         if self._leaving:
             # librdkafka wants an answer all the same, and gives them back at once. Where they begin nobody wants to
             # know any more; the group would not say either, and be waited for.
-            self.client.incremental_assign([]) if self.membership.cooperative else self.client.assign([])
+            self._answer([])
             return
         begun = time.monotonic()
         begins: Mapping[Place, int] = {}
@@ -246,15 +246,17 @@ class Subscription:
         except BaseException as raised:  # noqa: BLE001 librdkafka must hear of the assignment first; raised by consume
             self._hearing.keep(raised)
         given = [TopicPartition(*place, begins.get(place, OFFSET_BEGINNING)) for place in places]
-        if self.membership.cooperative:
-            self.client.incremental_assign(given)
-        else:
-            self.client.assign(given)
+        self._answer(given)
+        if not self.membership.cooperative:
             self._owned.forget(self._owned.places)
         if parked := [place for place in places if place not in begins]:
             self.client.pause(at(parked))
         self._owned.add(places, begins)
         self.rebalances.add(Rebalance("assigned", tuple(places), seconds=time.monotonic() - begun))
+
+    def _answer(self, given: list[TopicPartition]) -> None:
+        """Take what the group gives, as its protocol wants it."""
+        (self.client.incremental_assign if self.membership.cooperative else self.client.assign)(given)
 
     def _take(self, kind: Kind, taken: Sequence[TopicPartition], tell: OnGone) -> None:
         self._gone(kind, [(one.topic, one.partition) for one in taken], tell)

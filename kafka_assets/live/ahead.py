@@ -7,9 +7,9 @@ is landed, it would keep the thread that waits for the database from waiting.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -22,23 +22,10 @@ PIECE = 5_000
 
 @dataclass(frozen=True)
 class Piece:
-    """Values of one batch, from a place up to another, that are decoded or about to be."""
+    """Values of one batch, from the piece before it up to `end`, that are decoded or about to be."""
 
-    start: int
     end: int
     columns: Future[Columns]
-
-
-@dataclass
-class Joined:
-    """What became of values, one part after the other."""
-
-    tables: list[pa.Table] = field(default_factory=list[pa.Table])
-    bad: dict[int, str] = field(default_factory=dict[int, str])
-
-    def add(self, found: Columns, *, first: int) -> None:
-        self.tables.append(found.rows)
-        self.bad.update((first + at, reason) for at, reason in found.bad.items())
 
 
 class ReadAhead:
@@ -53,22 +40,25 @@ class ReadAhead:
         """Decode what the batch has beyond its last piece, where that is enough for one."""
         start = batch.pieces[-1].end if batch.pieces else 0
         if (end := len(batch)) - start >= PIECE:
-            batch.pieces.append(Piece(start, end, self._thread.submit(self.read, batch.values[start:end])))
+            batch.pieces.append(Piece(end, self._thread.submit(self.read, batch.values[start:end])))
 
     def columns(self, batches: Iterable[Batch]) -> Columns:
         """The values of the batches, one after the other; what was not begun with is decoded now."""
-        joined, first = Joined(), 0
+        parts = list(self._parts(batches)) or [(0, self.read([]))]
+        bad = {first + at: reason for first, found in parts for at, reason in found.bad.items()}
+        return Columns(pa.concat_tables([found.rows for _, found in parts]), bad)
+
+    def _parts(self, batches: Iterable[Batch]) -> Iterator[tuple[int, Columns]]:
+        """The place of each part's first value among all, and what became of the part."""
+        first = 0
         for batch in batches:
             done = 0
             for piece in batch.pieces:
-                joined.add(piece.columns.result(), first=first + piece.start)
+                yield first + done, piece.columns.result()
                 done = piece.end
             if done < len(batch):
-                joined.add(self.read(batch.values[done:] if done else batch.values), first=first + done)
+                yield first + done, self.read(batch.values[done:] if done else batch.values)
             first += len(batch)
-        if not joined.tables:
-            return self.read([])
-        return Columns(pa.concat_tables(joined.tables), joined.bad)
 
     def read(self, values: Sequence[bytes | None]) -> Columns:
         """These values, now."""

@@ -12,6 +12,7 @@ NOT the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, cast
 
@@ -95,7 +96,7 @@ class Decoder:
     ) -> tuple[pa.Table, list[BadRecord], np.ndarray[Any, Any] | None]:
         """The rows that land, the bad records, and the places of the records that are neither bad nor gone."""
         if there is None:
-            count, found = len(records.values), self._ahead.columns(records.batches)
+            count, found = len(records), self._ahead.columns(records.batches)
         else:
             count, found = len(there), self._ahead.read([records.values[at] for at in there])
         places = None if there is None else np.array(there, dtype=np.int64)
@@ -160,8 +161,18 @@ class _Records:
     def __init__(self, parts: Mapping[SliceKey, Batch]) -> None:
         self._parts = parts
         self.batches = list(parts.values())
-        self.values = self._joined([batch.values for batch in self.batches])
-        self.keys = self._joined([batch.keys for batch in self.batches])
+
+    def __len__(self) -> int:
+        return sum(map(len, self.batches))
+
+    # Joined only for who asks: values that were decoded ahead are not looked at again.
+    @cached_property
+    def values(self) -> list[Any]:
+        return self._joined([batch.values for batch in self.batches])
+
+    @cached_property
+    def keys(self) -> list[Any]:
+        return self._joined([batch.keys for batch in self.batches])
 
     @staticmethod
     def _joined(lists: Sequence[list[Any]]) -> list[Any]:
