@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from kafka_assets.live.json_numbers import Misfit
+from kafka_assets.live.json_numbers import WIDEST, Misfit
 from kafka_assets.live.json_values import EXACT_INTEGERS, Reader, reader
 from kafka_assets.live.landed import fields_of, landed_type
 
@@ -43,6 +43,10 @@ def witness_type(kind: Any) -> Any:
         return pa.list_(witness_type(kind.value_type))
     if pa.types.is_float32(kind):
         return pa.float64()
+    if pa.types.is_decimal(kind) and kind.precision + kind.scale > WIDEST:
+        # As many digits as are declared may stand before the point, and widened by the scale they come round modulo
+        # 2^128 without a word. Of 256 bits there are enough for 38 and 38 digits.
+        return pa.decimal256(kind.precision, kind.scale)
     if pa.types.is_temporal(kind) or pa.types.is_binary(kind):
         return pa.string()
     return kind
@@ -142,7 +146,7 @@ class Column:
         limit = Decimal(10) ** (self.kind.precision - self.kind.scale)
         if high is not None and (high >= limit or low <= -limit):
             raise NotBulk
-        return witness
+        return witness.cast(self.kind)
 
     def _timestamp(self, witness: Any, doubt: Marks) -> Any:
         if not self.kind.tz:

@@ -131,6 +131,34 @@ def test_numbers_written_in_all_ways_are_one_number_by_both_roads(monkeypatch: p
     assert taken > 5
 
 
+@pytest.mark.parametrize(
+    ("schema", "shape"),
+    [
+        ("v TINYINT", '{"v":%s}'),
+        ("v BIGINT", '{"v":%s}'),
+        ("v DECIMAL(38,18)", '{"v":%s}'),
+        ("v DECIMAL(38,38)", '{"v":%s}'),
+        ("v DECIMAL(30,9)", '{"v":%s}'),
+        ("v DECIMAL(5,0)", '{"v":%s}'),
+        ("v ARRAY<INT>", '{"v":[%s]}'),
+        ("v STRUCT<v: DECIMAL(38,18)>", '{"v":{"v":%s}}'),
+        ("v ARRAY<STRUCT<v: DECIMAL(37,2)>>", '{"v":[{"v":1},{"v":%s}]}'),
+    ],
+)
+def test_a_number_past_its_type_does_not_come_round_to_another(
+    monkeypatch: pytest.MonkeyPatch, schema: str, shape: str
+) -> None:
+    edges = [2**bits for bits in (7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255)] + [10**zeros for zeros in range(42)]
+    round_again = [2**128 // 10**scale for scale in range(39)]
+    numbers = [edge + more for edge in [*edges, *round_again] for more in (-1, 0, 1)]
+    tokens = [*map(str, numbers), *(f"-{number}" for number in numbers), *(f"{number}.5" for number in numbers)]
+    values = [(shape % token).encode() for token in tokens]
+    found, taken = _in_bulk(schema, list(values), monkeypatch)
+    expected = _exact(schema, values)
+    assert {at: one for at, one, other in zip(tokens, found, expected, strict=True) if not _same(one, other)} == {}
+    assert taken == sum(not isinstance(one, str) for one in expected) > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_bulk_road_gives_the_values_of_the_corpus(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
