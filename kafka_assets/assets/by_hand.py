@@ -12,6 +12,7 @@ from kafka_assets.assets.planning import Candidate, StreamPlan
 from kafka_assets.assets.tick import observe_all, roots_of, shown
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets
+from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import waiting
 from kafka_assets.ledger.schema import current_revision, ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
@@ -53,13 +54,18 @@ def preview(engine: Engine, connection: Connection, streams: Sequence[Stream]) -
 
 def _plan(engine: Engine, connection: Connection, streams: Sequence[Stream], kind: type[_Plan]) -> Planned:
     begun = current_revision(engine) is not None
+    wrong = refused(engine, streams) if begun else {}
+    streams = [stream for stream in streams if stream.name not in wrong]
     roots = roots_of(streams)
     names = [stream.name for stream in roots]
     sources = known_sources(engine, names) if begun else dict[str, list[Source]]((name, []) for name in names)
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine]) if begun else {}
     seen = observe_all(connection, roots, {one.topic for mine in sources.values() for one in mine if not one.retired})
     waits = waiting(engine, assets=[one.asset for one in roots], topics=shown(seen)) if begun else {}
-    found = Planned(waiting=waiting(engine, assets=[one.asset for one in streams]) if begun else {})
+    found = Planned(
+        waiting=waiting(engine, assets=[one.asset for one in streams]) if begun else {},
+        troubles=[f"{name}: {error}" for name, error in wrong.items()],
+    )
     for stream in roots:
         plan = kind(
             stream=flushing(stream),

@@ -22,6 +22,7 @@ from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import results
+from kafka_assets.ledger.readers import require_same
 from kafka_assets.settings import load_settings
 from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
 from kafka_assets.slices import SliceKey
@@ -93,6 +94,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
 
     def upstream_rows(self, stream: Derived, keys: Sequence[SliceKey]) -> CommittedRows:
         """What a `slice_asset` works on. A key may be materialized by hand before a tick has come by: it is planned."""
+        require_same(self.engine, stream)
         add_publications(self.engine, asset=stream.asset, stream=stream.root)
         return committed_rows(
             self.engine,

@@ -100,12 +100,13 @@ class Runner:
         """
         done = Done()
         found = self._step(done)
-        goal = ends_of(self.engine, assets=self._assets_named)
+        named = [stream.asset for stream in self.streams if stream.name not in found.refused]
+        goal = ends_of(self.engine, assets=named)
         before, moved = remaining(self.engine, goal), time.monotonic()
         while before.offsets or found.unsettled:
             unsettled, found = found.unsettled, self._step(done)
             if unsettled:  # what could not be looked at before is there now
-                goal = {**ends_of(self.engine, assets=self._assets_named), **goal}
+                goal = {**ends_of(self.engine, assets=named), **goal}
             left = remaining(self.engine, goal)
             if left != before or found.requests:
                 before, moved = left, time.monotonic()

@@ -24,6 +24,7 @@ from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, obse
 from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.janitor import end_expired, end_live
+from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
@@ -50,6 +51,8 @@ class Tick:
     """What others do: no trouble, and nothing to be done."""
     skipped: list[str] = field(default_factory=list[str])
     """What was jumped over, as streams declare it."""
+    refused: frozenset[str] = frozenset()
+    """Streams of which nothing was done: they would land beside rows of another stream or topic."""
     planned: int = 0
     unsettled: bool = False
     """Whether the next tick may well do more than this one could, though nothing new comes."""
@@ -83,6 +86,10 @@ def tick(
     ensure_schema(engine)
     result = Tick(troubles=[*end_expired(engine, log=log), *end_live(engine, log=log)])
     at = Cursor.parse(cursor)
+    wrong = refused(engine, streams) if streams else {}
+    result.troubles += [f"{name}: {error}" for name, error in wrong.items()]
+    result.refused = frozenset(wrong)
+    streams = [stream for stream in streams if stream.name not in wrong]
     if streams:
         roots = roots_of(streams)
         connected = result.attempt(connection if callable(connection) else lambda: connection)

@@ -58,6 +58,7 @@ def import_offsets(
     from kafka_assets.broker.listing import topic_offsets
     from kafka_assets.ledger.engine import make_engine
     from kafka_assets.ledger.importing import import_origins
+    from kafka_assets.ledger.readers import require_same
     from kafka_assets.ledger.schema import ensure_schema
     from kafka_assets.plan import Offsets
     from kafka_assets.settings import load_settings
@@ -97,6 +98,7 @@ def import_offsets(
     confirm(f"Begin the stream {stream} at these origins? They never change once they stand.", yes=yes)
     engine = make_engine(settings.database_url)
     ensure_schema(engine)
+    require_same(engine, found)
     import_origins(
         engine,
         stream=found.name,

@@ -17,6 +17,7 @@ from kafka_assets.ledger import planning
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.leases import Lease, ready, take, taken_over
+from kafka_assets.ledger.readers import sources_of
 from kafka_assets.ledger.sources import Source, known_partitions, make_sources
 from kafka_assets.plan import Offsets, Progress, expired
 
@@ -121,12 +122,7 @@ class Claiming:
 def _refuse_assets(engine: Engine, name: str) -> None:
     """An asset lands in a table of its own: offsets that a consumer commits in its name would be rows that miss."""
     with read(engine) as connection:
-        streams = connection.scalars(
-            select(t.source.c.stream)
-            .join_from(t.committed, t.source, t.committed.c.source_id == t.source.c.id)
-            .where(t.committed.c.asset == name)
-            .distinct()
-        ).all()
+        streams = {stream for stream, _ in sources_of(connection, [name])[name]}
         owned = connection.scalar(select(t.target.c.table_name).where(t.target.c.asset == name).limit(1))
     if owned is not None or any(stream != PREFIX + name for stream in streams):
         raise StreamError(

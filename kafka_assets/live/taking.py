@@ -27,6 +27,7 @@ from kafka_assets.errors import (
 from kafka_assets.ledger import planning as ledger
 from kafka_assets.ledger.leases import Lease, Ready, give_back, ready, take, taken_over
 from kafka_assets.ledger.meeting import meet_topics, origins
+from kafka_assets.ledger.readers import require_same
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
 from kafka_assets.live.batch import Place
 from kafka_assets.live.jumping import Jumping
@@ -82,6 +83,7 @@ class Taking:
 
         All at once, as in a sensor's first tick: `start` counts for the topics that are there at the first look.
         """
+        require_same(self._engine, self._stream)
         seen = self._seen()
         for topic, observed in seen.items():
             if not isinstance(observed, TopicOffsets):
