@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.utils import make_new_run_id
+from sqlalchemy import Engine, text
 
-from kafka_assets.assets import planning
+from kafka_assets.assets import planning, requesting
 from kafka_assets.assets import tick as ticks
 from kafka_assets.assets.names import DIGEST_TAG
 from kafka_assets.broker.connection import Connection
@@ -19,6 +22,7 @@ from kafka_assets.broker.offsets import Observation, PartitionOffsets, TopicOffs
 from kafka_assets.errors import KafkaAssetsError, TopicMissing
 from kafka_assets.ledger import engine as doors
 from kafka_assets.ledger.claims import release
+from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.publications import results
 from kafka_assets.slices import SliceKey, digest
 from kafka_assets.streams import Stream, declare
@@ -68,15 +72,15 @@ class Desk:
     others: list[Stream] = field(default_factory=list[Stream])
     cursor: str | None = None
 
-    def tick(self) -> ticks.Tick:
+    def tick(self, *, here: bool = False) -> ticks.Tick:
         """A tick that Dagster hears to its end, as its daemon does: events first, then the cursor."""
-        found = self.evaluate()
+        found = self.evaluate(here=here)
         for event in found.events:
             self.instance.report_runless_asset_event(event)
         self.cursor = found.cursor
         return found
 
-    def evaluate(self) -> ticks.Tick:
+    def evaluate(self, *, here: bool = False) -> ticks.Tick:
         """A tick of which Dagster hears nothing: killed after its last step."""
         return ticks.tick(
             [self.stream, *self.others],
@@ -85,7 +89,31 @@ class Desk:
             instance=self.instance,
             log=logging.getLogger("test"),
             cursor=self.cursor,
+            here=here,
         )
+
+    def store(self, request: dg.RunRequest, status: dg.DagsterRunStatus) -> dg.DagsterRun:
+        """What Dagster's storage has of the request: a run in this state, of which nothing more comes."""
+        origin = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "assets"), "landing")
+        return self.instance.add_run(
+            dg.DagsterRun(
+                job_name="landing",
+                run_id=make_new_run_id(),
+                tags=request.tags,
+                status=status,
+                remote_job_origin=origin,
+            )
+        )
+
+    def hold_no_longer(self) -> None:
+        """The time is over for which what was asked for, or failed, is left alone."""
+        with write(self.engine) as connection:
+            connection.execute(text("update kafka_claim set not_before = 0"))
+
+    def later(self, monkeypatch: pytest.MonkeyPatch, *, minutes: int) -> None:
+        """What Dagster did lies so long back."""
+        then = datetime.now(UTC) + timedelta(minutes=minutes)
+        monkeypatch.setattr(requesting, "_now", lambda: then)
 
     def keys_of(self, request: dg.RunRequest) -> list[SliceKey]:
         """What a run over the request's range gets; none where it is not what was meant, since such a run refuses."""

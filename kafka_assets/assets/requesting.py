@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 from sqlalchemy import Engine
@@ -15,7 +16,13 @@ from kafka_assets.slices import digest
 from kafka_assets.streams import Stream
 
 DUE_PER_TICK = 400
-QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING)
+WAITED_FOR = {dg.DagsterRunStatus.QUEUED: timedelta(hours=1), dg.DagsterRunStatus.STARTING: timedelta(minutes=10)}
+"""How long a run may wait in Dagster before its slices are asked for again.
+
+A queue may be long, and a pod slow to come; but a queue may also be nobody's any more, and a worker die unseen.
+Nobody waits in another state: a run that was made and never started is that of a process that was killed in between.
+"""
+IN_FLIGHT = (*WAITED_FOR, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
 
 
 def request_runs(
@@ -25,20 +32,22 @@ def request_runs(
     instance: dg.DagsterInstance,
     topics: Collection[str] = (),
     upstream: str | None = None,
+    here: bool = False,
 ) -> list[dg.RunRequest]:
     """Requests for what is planned and has no live lease, with each token stored before its run is asked for.
 
     Only of these topics, which the broker has just told of: with a slice of another one a whole run would fail.
-    Or of what `upstream` has committed, whose rows are read instead.
+    Or of what `upstream` has committed, whose rows are read instead. `here`: who asks carries them out, and waits
+    for no run that waits in Dagster: if that one comes after all, it finds nothing to do.
     """
     if not topics and upstream is None:
         return []
     wanted = due(engine, asset=stream.asset, topics=topics, upstream=upstream, limit=DUE_PER_TICK)
     if not wanted:
         return []
-    queued, busy = _in_flight(engine, stream, instance=instance)
+    to_come, busy = _in_flight(engine, stream, instance=instance, here=here)
     free = stream.slices.runs - busy
-    wanted = [one for one in wanted if one.token is None or one.token not in queued]
+    wanted = [one for one in wanted if one.token is None or one.token not in to_come]
     if free <= 0 or not wanted:
         return []
     max_offsets = max(stream.slices.max_records, 1_000_000)
@@ -54,23 +63,33 @@ def request_runs(
     return requests
 
 
-def _in_flight(engine: Engine, stream: Stream, *, instance: dg.DagsterInstance) -> tuple[set[str | None], int]:
-    """The tokens of runs that wait in Dagster, and how many runs of the stream there are.
+def _in_flight(
+    engine: Engine, stream: Stream, *, instance: dg.DagsterInstance, here: bool
+) -> tuple[set[str | None], int]:
+    """The tokens of runs that are still to come, and how many runs of the stream there are.
 
-    That a run is STARTED says little: Dagster believes in a dead worker for a long time. It counts while it
-    holds a lease in the ledger, and before, for as long as the request that made it is not made again.
+    What Dagster says of a run is an echo: it believes in a dead one for a long time. A run counts while it holds
+    a lease in the ledger; before, for as long as the request that made it is not made again; and after that only
+    while it waits in Dagster, for so long as somebody may wait there.
     """
     records = instance.get_run_records(
-        dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=[*QUEUED, dg.DagsterRunStatus.STARTED]),
-        limit=10 * stream.slices.runs,
+        dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=list(IN_FLIGHT)), limit=10 * stream.slices.runs
     )
     tokens = {record.dagster_run.run_id: record.dagster_run.tags.get(TOKEN_TAG) for record in records}
-    queued = {record.dagster_run.run_id for record in records if record.dagster_run.status in QUEUED}
+    to_come = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
     asked = asked_for(engine, asset=stream.asset)
-    landing = live_runs(engine, asset=stream.asset) | {
-        run_id for run_id, token in tokens.items() if run_id not in queued and token in asked
-    }
-    return {tokens[run_id] for run_id in queued}, len(queued | landing)
+    landing = live_runs(engine, asset=stream.asset) | {run_id for run_id, token in tokens.items() if token in asked}
+    return {tokens[run_id] for run_id in to_come}, len(to_come | landing)
+
+
+def _may_come(record: dg.RunRecord) -> bool:
+    patience = WAITED_FOR.get(record.dagster_run.status)
+    return patience is not None and record.update_timestamp > _now() - patience
+
+
+def _now() -> datetime:
+    """By this machine's clock, as Dagster's storage has it: minutes count here."""
+    return datetime.now(UTC)
 
 
 def _run_request(stream: Stream, batch: Sequence[Due], *, token: str) -> dg.RunRequest:

@@ -167,6 +167,7 @@ class Runner:
             instance=self.instance,
             log=_log,
             cursor=self._cursor,
+            here=True,
         )
         self._cursor = found.cursor
         return found

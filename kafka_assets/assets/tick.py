@@ -77,11 +77,12 @@ def tick(
     log: logging.Logger,
     cursor: str | None = None,
     look: Look | None = None,
+    here: bool = False,
 ) -> Tick:
     """Bring ledger and Dagster up to the broker. One stream's trouble never stops the others.
 
     `look` asks the broker what there is, or says it in its place. Without a broker nothing is planned and no
-    run is asked for: it could only fail. Dagster is told all the same.
+    run is asked for: it could only fail. Dagster is told all the same. `here`: who ticks carries the runs out itself.
     """
     ensure_schema(engine)
     result = Tick(troubles=[*end_expired(engine, log=log), *end_live(engine, log=log)])
@@ -102,7 +103,9 @@ def tick(
         until = time.monotonic() + ADDING_SECONDS
         for stream in _in_turn(streams, at.turn):
             asked = result.attempt(
-                lambda one=stream: _request(result, one, there, engine=engine, instance=instance, until=until),
+                lambda one=stream: _request(
+                    result, one, there, engine=engine, instance=instance, until=until, here=here
+                ),
                 stream=stream.name,
             )
             result.requests += asked or []
@@ -183,15 +186,16 @@ def _request(
     engine: Engine,
     instance: dg.DagsterInstance,
     until: float,
+    here: bool,
 ) -> list[dg.RunRequest]:
     """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
     if not isinstance(stream, Derived):
         # What was planned under another group, or by a deployment that does not know this one.
         result.planned += add_publications(engine, asset=stream.asset, stream=stream.name, gone=False, until=until)
-        return request_runs(engine, stream, topics=topics, instance=instance)
+        return request_runs(engine, stream, topics=topics, instance=instance, here=here)
     result.planned += add_publications(engine, asset=stream.asset, stream=stream.root, until=until)
     result.unsettled |= time.monotonic() > until
-    return request_runs(engine, stream, instance=instance, upstream=stream.upstream)
+    return request_runs(engine, stream, instance=instance, upstream=stream.upstream, here=here)
 
 
 def _tell(

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, event
 
 from kafka_assets.assets import planning as planner
 from kafka_assets.assets.by_hand import preview
@@ -23,7 +23,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import requests
 from kafka_assets.ledger.claims import claim, record_failure
-from kafka_assets.ledger.engine import make_engine, write
+from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import find
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, rows, scalar
@@ -161,6 +161,48 @@ def test_so_many_runs_land_a_stream_at_a_time(desk: Desk, broker: Broker) -> Non
     claims = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=keys).values()), run_id="at work")
     assert len(desk.tick().requests) == 1
     record_failure(desk.engine, claims, reason="no good", max_attempts=5)
+
+
+def test_a_run_that_dagster_never_started_is_asked_for_again_once_its_request_has_had_its_time(
+    desk: Desk, broker: Broker
+) -> None:
+    desk.stream = orders(slices={"runs": 1})
+    broker.set("orders", 15)
+    [request] = desk.tick().requests
+    desk.store(request, dg.DagsterRunStatus.NOT_STARTED)  # its process was killed before it could start
+    assert desk.tick().requests == []
+    desk.hold_no_longer()
+    [again] = desk.tick().requests
+    assert again.run_key != request.run_key
+    desk.land(again)
+    exact(desk, records=15)
+
+
+@pytest.mark.parametrize(
+    ("status", "patient", "tired"),
+    [(dg.DagsterRunStatus.QUEUED, 50, 70), (dg.DagsterRunStatus.STARTING, 5, 15)],
+    ids=["queued", "starting"],
+)
+def test_a_run_that_waits_in_dagster_is_waited_for_within_bounds(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus, patient: int, tired: int
+) -> None:
+    broker.set("orders", 15)
+    [request] = desk.tick().requests
+    desk.store(request, status)
+    desk.hold_no_longer()
+    desk.later(monkeypatch, minutes=patient)
+    assert desk.tick().requests == []
+    desk.later(monkeypatch, minutes=tired)
+    assert len(desk.tick().requests) == 1
+
+
+def test_who_carries_runs_out_here_waits_for_no_queue(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 15)
+    [request] = desk.tick().requests
+    desk.store(request, dg.DagsterRunStatus.QUEUED)
+    assert desk.tick(here=True).requests == [], "a request has its minute, whoever asks"
+    desk.hold_no_longer()
+    assert len(desk.tick(here=True).requests) == 1
 
 
 def test_a_few_records_wait_for_their_delay_and_then_land(desk: Desk, broker: Broker) -> None:
@@ -391,8 +433,7 @@ def test_a_slice_that_always_fails_is_given_up_and_its_neighbours_land(desk: Des
             record_failure(desk.engine, claims, reason="no good", max_attempts=desk.stream.max_attempts)
         if failed:  # it waits, and nobody waits for it
             assert bad not in {key for request in desk.tick().requests for key in desk.keys_of(request)}
-        with write(desk.engine) as connection:
-            connection.execute(text("update kafka_claim set not_before = 0"))
+        desk.hold_no_longer()
     assert alone == desk.stream.max_attempts
     assert company == [30, 10, 1, 1, 1, 1, 1]
     assert scalar(desk.engine, "select count(*) from orders") == 290
@@ -406,8 +447,7 @@ def test_slices_of_a_topic_that_is_gone_are_in_nobodys_run(desk: Desk, broker: B
     desk.tick()
     del broker.topics["shop.a"]
     broker.set("shop.b", 10)
-    with write(desk.engine) as connection:
-        connection.execute(text("update kafka_claim set not_before = 0"))
+    desk.hold_no_longer()
     [request] = desk.tick().requests
     assert [key.topic for key in desk.keys_of(request)] == ["shop.b"]
 
@@ -442,8 +482,7 @@ def test_what_is_planned_of_a_topic_that_the_stream_names_no_more_is_landed(desk
     broker.set("orders", 10)
     broker.set("orders.new", 10)
     desk.tick()
-    with write(desk.engine) as connection:
-        connection.execute(text("update kafka_claim set not_before = 0"))
+    desk.hold_no_longer()
     broker.set("orders", 20)
     desk.stream = orders(topic="orders.new")
     found = desk.tick()
