@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -56,6 +55,21 @@ class Settings(BaseModel):
         return self.spark_remote or cast(str, self.spark_master)
 
 
+class _Services(BaseModel):
+    """What of services.json is a setting."""
+
+    endpoints: dict[str, str]
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder whose files only its owner may read: they hold records, passwords and tokens.
+
+    One that is there already stays as it is.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def project_root(start: Path | None = None) -> Path:
     """The nearest folder upwards that is a project: it has kafka_assets.toml, .kafka_assets/ or pyproject.toml."""
     here = (start or Path.cwd()).resolve()
@@ -70,6 +84,11 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
     env = os.environ if environ is None else environ
     home = env.get(f"{PREFIX}HOME")
     root = project or (Path(home) if home else project_root())
+    if not root.is_dir():
+        raise SettingsError(
+            f"the project's folder {root} is not there, or is a file",
+            cure=f"set {PREFIX}HOME to a folder" if home else "name a folder",
+        )
     given = _from_file(root / FILE)
     _refuse_other_kinds(given, root / FILE)
     for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "streams"):
@@ -90,8 +109,14 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
         name = ".".join(str(part) for part in first["loc"])
         raise SettingsError(
             f"the setting {name!r} is not valid: {first['msg'].lower()}",
-            cure=f"correct it in {root / FILE} or in the environment ({PREFIX}{name.upper()})",
+            cure=f"correct it in {root / FILE} or in the environment ({_variable(name)})",
         ) from error
+
+
+def _variable(name: str) -> str:
+    """The environment variable of a setting; a property of librdkafka's has its dots as underscores."""
+    table, _, rest = name.partition(".")
+    return PREFIX + (f"{table}__{rest.replace('.', '_')}" if rest else table).upper()
 
 
 def _default_streams(root: Path) -> Path:
@@ -118,7 +143,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read", why=str(error), cure="correct the file") from error
 
 
@@ -148,10 +173,14 @@ def _kafka_properties(env: Mapping[str, str]) -> dict[str, str]:
 def _from_services(path: Path) -> dict[str, str]:
     """The endpoints that the devstack wrote: `{"endpoints": {"bootstrap_servers": ..., "spark_remote": ...}}`."""
     try:
-        return cast(dict[str, str], json.loads(path.read_text(encoding="utf-8"))["endpoints"])
+        return _Services.model_validate_json(path.read_bytes()).endpoints
     except FileNotFoundError:
         return {}
-    except (json.JSONDecodeError, KeyError) as error:
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read", why=str(error), cure="see who owns it, and what it is") from error
+    except ValidationError as error:
         raise SettingsError(
-            f"{path} is damaged", why=str(error), cure="run `kafka-assets down`, then `kafka-assets up`"
+            f"{path} is damaged",
+            why=error.errors()[0]["msg"],
+            cure="run `kafka-assets down`, then `kafka-assets up`",
         ) from error

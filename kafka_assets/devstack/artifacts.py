@@ -94,7 +94,18 @@ def cache_folder() -> Path:
     """The per-user cache, shared by all projects: $XDG_CACHE_HOME/kafka_assets or ~/.cache/kafka_assets."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rules say that a relative path is to be ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "kafka_assets"
+    return (Path(base) if base.startswith("/") else _home() / ".cache") / "kafka_assets"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ServiceError(
+            "there is no place for the cache of the services",
+            why=f"this user (uid {os.getuid()}) has no home folder, and HOME is not set",
+            cure="set XDG_CACHE_HOME to a folder that this user may write to",
+        ) from error
 
 
 def sha256_of(path: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Launch, Service
+from kafka_assets.settings import make_private
 
 HOME = ".dagster"
 MODULE = "kafka_assets.definitions"
@@ -63,6 +64,7 @@ class Dagster(Service):
             [sys.executable, "-m", "dagster", "dev", "-m", self.module, "-h", "127.0.0.1", "-p", str(ports["client"])],
             folder=self.state.parent,
             env={"DAGSTER_HOME": str(self.home)},
+            whole_environment=True,
         )
 
     def unready(self, ports: Mapping[str, int]) -> str | None:
@@ -90,7 +92,7 @@ class Dagster(Service):
 
 def write_instance(home: Path) -> None:
     """A dagster.yaml with limits that suit slices, where the instance has none."""
-    home.mkdir(parents=True, exist_ok=True)
+    make_private(home)
     config = home / "dagster.yaml"
     if not config.exists():
         config.write_text(INSTANCE, encoding="utf-8")

@@ -40,6 +40,16 @@ def java_version(java: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def write_properties(path: Path, text: str) -> None:
+    """Write a .properties file as Java reads it: Latin-1, and all other letters as their UTF-16 escapes."""
+    path.write_text("".join(letter if letter.isascii() else _escaped(letter) for letter in text), encoding="ascii")
+
+
+def _escaped(letter: str) -> str:
+    pairs = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{pairs[at : at + 4]}" for at in range(0, len(pairs), 4))
+
+
 def main() -> None:
     """Say which Java is used, or what to install: what the set-up asks."""
     try:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_assets.devstack import artifacts, fetch
-from kafka_assets.devstack.java import find_java
+from kafka_assets.devstack.java import find_java, write_properties
 from kafka_assets.devstack.logs import log4j_properties
 from kafka_assets.devstack.ports import answers
+from kafka_assets.devstack.processes import environment
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Launch, Service
 from kafka_assets.devstack.state import StateFile
@@ -22,7 +23,8 @@ controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{client}
 controller.listener.names=CONTROLLER
-log.dirs={data}
+# From the folder that it is started in: a path of the project may have letters that Java reads otherwise.
+log.dirs=data
 auto.create.topics.enable=false
 offsets.topic.replication.factor={replicas}
 transaction.state.log.replication.factor={replicas}
@@ -59,9 +61,9 @@ class Kafka(Service):
         self._configure(ports)
         if not (self.folder / "data" / "meta.properties").exists():
             self._format()
-        (self.folder / "log4j2.properties").write_text(log4j_properties(self.log, level="info"), encoding="utf-8")
+        write_properties(self.folder / "log4j2.properties", log4j_properties(self.log, level="info"))
         options = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
-        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
+        logging = "-Dlog4j2.configurationFile=log4j2.properties"
         return Launch([*self._java(), *options, logging, "kafka.Kafka", "server.properties"], folder=self.folder)
 
     def unready(self, ports: Mapping[str, int]) -> str | None:
@@ -85,17 +87,17 @@ class Kafka(Service):
             voters=",".join(voters),
             client=ports["client"],
             controller=ports["controller"],
-            data=self.folder / "data",
             replicas=replicas,
             in_sync=max(1, replicas - 1),
         )
-        (self.folder / "server.properties").write_text(text, encoding="utf-8")
+        write_properties(self.folder / "server.properties", text)
 
     def _format(self) -> None:
         command = [*self._java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
             [*command, "-t", self.cluster, "-c", "server.properties"],
             cwd=self.folder,
+            env=environment(),
             capture_output=True,
             text=True,
             check=False,

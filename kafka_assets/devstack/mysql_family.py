@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.privileges import must_drop
+from kafka_assets.devstack.processes import environment
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Launch, Service
 from kafka_assets.errors import ServiceError
@@ -95,7 +96,7 @@ class MySQLFamily(Service):
         aside = Path(tempfile.mkdtemp(prefix="new-", dir=self.folder))
         try:
             command = self.installer(programs, aside / "data")
-            done = subprocess.run(command, capture_output=True, text=True, cwd=aside, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, cwd=aside, env=environment(), check=False)
             if done.returncode != 0:
                 raise ServiceError(
                     f"the data folder of {self.name} could not be made",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 from zipfile import ZipFile
 
-from kafka_assets.devstack import artifacts, fetch, privileges
+from kafka_assets.devstack import artifacts, fetch, privileges, processes
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Launch, Service
@@ -96,7 +96,14 @@ class PostgreSQL(Service):
     def _run(self, command: list[str | Path], given: str) -> None:
         user = cast("dict[str, Any]", privileges.as_unprivileged())
         done = subprocess.run(
-            command, input=given, capture_output=True, text=True, cwd=self.folder, check=False, **user
+            command,
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=processes.environment(),
+            check=False,
+            **user,
         )
         if done.returncode != 0:
             raise ServiceError(

@@ -12,10 +12,18 @@ from pathlib import Path
 
 import psutil
 
+from kafka_assets.birth import birth
+
 MARK = "KAFKA_ASSETS_SERVICE"
 """In the environment of every service, as name@folder: finds those that a lost or damaged state file forgot."""
 
 UNPRIVILEGED = "nobody"
+
+# What a program needs to know of its surroundings. The rest may be secrets (a broker's password, a cloud's key), and
+# whoever may look at a service's process reads its environment: PostgreSQL's runs as `nobody`, as others do.
+_HANDED_ON = ("PATH", "HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
+_SPEECH = {"LC_ALL": "C.UTF-8"}
+"""File names are UTF-8 to a Java, too: in the plain C locale it can name no others than those of ASCII."""
 
 
 def spawn(
@@ -26,6 +34,7 @@ def spawn(
     folder: Path,
     log: Path,
     unprivileged: bool = False,
+    whole_environment: bool = False,
 ) -> psutil.Process:
     """Start a service in a session of its own: a Ctrl-C in our terminal is not for it."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +43,7 @@ def spawn(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, **env, MARK: mark},
+            env={**(os.environ if whole_environment else environment()), **env, MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -49,14 +58,18 @@ def spawn(
     return service
 
 
-def find(pid: int, started: float) -> psutil.Process | None:
-    """The process with this pid, if it still runs and is the one that began then."""
+def environment() -> dict[str, str]:
+    """What a service, or a program that prepares one, learns of our own environment."""
+    return {name: value for name in _HANDED_ON if (value := os.environ.get(name))} | _SPEECH
+
+
+def find(pid: int, born: str) -> psutil.Process | None:
+    """The process with this pid, if it still runs and is the one that was born then (:func:`birth`)."""
     try:
         process = psutil.Process(pid)
-        same = abs(process.create_time() - started) < 1.0
     except psutil.NoSuchProcess:
         return None
-    return process if same and is_alive(process) else None
+    return process if birth(pid) == born and is_alive(process) else None
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -20,6 +20,8 @@ class Launch:
     folder: Path
     env: dict[str, str] = field(default_factory=dict[str, str])
     unprivileged: bool = False
+    whole_environment: bool = False
+    """Whether it learns all that stands in our environment: for who runs the user's own code and settings."""
 
 
 class Service(ABC):

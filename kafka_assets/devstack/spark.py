@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_assets.devstack import artifacts, fetch
-from kafka_assets.devstack.java import find_java
+from kafka_assets.devstack.java import find_java, write_properties
 from kafka_assets.devstack.logs import log4j_properties
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress, Silent
@@ -61,8 +61,9 @@ class SparkConnect(Service):
             folder=self.folder,
             python=sys.executable,
         )
+        # Spark's launcher and its server read this one as UTF-8, unlike Java.
         (conf / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
-        (conf / "log4j2.properties").write_text(log4j_properties(self.log, level="warn"), encoding="utf-8")
+        write_properties(conf / "log4j2.properties", log4j_properties(self.log, level="warn"))
         return Launch(
             [
                 home / "bin" / "spark-submit",

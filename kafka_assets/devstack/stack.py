@@ -20,6 +20,7 @@ from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.service import Service
 from kafka_assets.devstack.state import Record, State, StateFile
 from kafka_assets.errors import KafkaAssetsError, ServiceError
+from kafka_assets.settings import make_private
 
 LONGEST_UP = 30 * 60.0
 LEAST_SPACE = 500_000_000
@@ -33,6 +34,8 @@ class ServiceStatus:
     name: str
     state: str
     pid: int
+    born: str
+    """Of two processes that had this pid one after the other, says which: see :func:`birth`."""
     started: datetime
     ports: dict[str, int]
     url: str
@@ -59,7 +62,7 @@ def up(
     """Start what of these services does not run yet, side by side; return when all answered a real request."""
     progress = progress or Silent()
     file = StateFile(state_dir.resolve())
-    with _alone(file, progress), _disk_errors(file.folder):
+    with _disk_errors(file.folder), _alone(file, progress):
         wanted = catalogue.resolve(file, services, brokers=brokers)
         _start_missing(wanted, file, progress)
     state = file.read()
@@ -181,7 +184,7 @@ def _stop_order(names: Iterable[str]) -> list[list[str]]:
 def _stop(names: Sequence[str], known: Sequence[Service], file: StateFile, progress: Progress) -> list[str]:
     """Stop these services together; return those that were alive."""
     records = file.read().services
-    alive = {name: process for name in names if (process := processes.find(records[name].pid, records[name].started))}
+    alive = {name: process for name in names if (process := processes.find(records[name].pid, records[name].born))}
     service: Service | type[Service] = next((one for one in known if one.name in names), Service)
     killed = processes.stop(alive.values(), patience=service.farewell, ask=service.stop_signal)
     for name in names:
@@ -208,7 +211,7 @@ def _delete(known: Sequence[Service], file: StateFile, progress: Progress) -> No
 
 
 def _status(name: str, record: Record) -> ServiceStatus:
-    if processes.find(record.pid, record.started) is None:
+    if processes.find(record.pid, record.born) is None:
         state = "dead"
     elif not record.ready:
         state = "starting"
@@ -218,6 +221,7 @@ def _status(name: str, record: Record) -> ServiceStatus:
         name=name,
         state=state,
         pid=record.pid,
+        born=record.born,
         started=datetime.fromtimestamp(record.started, tz=UTC),
         ports=record.ports,
         url=record.url,
@@ -228,6 +232,7 @@ def _status(name: str, record: Record) -> ServiceStatus:
 @contextmanager
 def _alone(file: StateFile, progress: Progress) -> Generator[None]:
     waiting = "another `kafka-assets up` or `down` is at work in this project; waiting for it"
+    make_private(file.folder)
     with held(file.folder / "services.lock", timeout=LONGEST_UP, on_wait=lambda: progress.say(waiting)):
         yield
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import psutil
 
+from kafka_assets.birth import birth
 from kafka_assets.devstack import processes
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Service
@@ -25,7 +26,7 @@ def running(service: Service, file: StateFile, *, progress: Progress, cancelled:
     if record is None:
         _end_strays(service, progress)
         return False
-    process = processes.find(record.pid, record.started)
+    process = processes.find(record.pid, record.born)
     if process is None:
         progress.say(f"{service.name} is dead (pid {record.pid} is gone); starting it again, with its data")
         _end_strays(service, progress)
@@ -58,6 +59,7 @@ def start(
         folder=launch.folder,
         log=service.log,
         unprivileged=launch.unprivileged,
+        whole_environment=launch.whole_environment,
     )
     # Known before it is ready: if we are killed now, `down` still finds it.
     _record(service, file, process, ports, ready=False)
@@ -120,6 +122,7 @@ def _record(
 ) -> None:
     record = Record(
         pid=process.pid,
+        born=birth(process.pid) or "gone",
         started=process.create_time(),
         ports=dict(ports),
         log=str(service.log),

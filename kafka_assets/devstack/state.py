@@ -14,14 +14,17 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationError
 
 from kafka_assets.errors import ServiceError
+from kafka_assets.settings import make_private
 
 FILE = "services.json"
 
 
 class Record(BaseModel):
-    """One service that was started. `started` tells its process from a later one with the same pid."""
+    """One service that was started. `born` tells its process from a later one with the same pid."""
 
     pid: int
+    born: str = ""
+    """Empty in a file of an older version: its processes are found by their mark."""
     started: float
     ports: dict[str, int]
     log: str
@@ -78,7 +81,7 @@ class StateFile:
             self._write(State())
 
     def _write(self, state: State) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private(self.folder)
         # mkstemp makes it readable to the owner alone, from the first byte on.
         descriptor, aside = tempfile.mkstemp(prefix=f".{FILE}-", dir=self.folder)
         try:

@@ -88,7 +88,7 @@ class Brokers:
     def _process(self, node: int) -> psutil.Process:
         """By pid and start time: what is about to be killed is the broker, and not who has its number now."""
         for one in devstack.status(self._state):
-            if one.name == f"kafka-{node}" and (found := processes.find(one.pid, one.started.timestamp())):
+            if one.name == f"kafka-{node}" and (found := processes.find(one.pid, one.born)):
                 return found
         raise ServiceError(
             f"kafka-{node} is dead",

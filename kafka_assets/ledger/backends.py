@@ -13,10 +13,10 @@ import socket
 import time
 from functools import cache
 
-import psutil
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
+from kafka_assets.birth import birth
 from kafka_assets.errors import LedgerBusy, SettingsError
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.trouble import code_of
@@ -70,7 +70,7 @@ def terminate(engine: Engine, backend: str) -> bool:
 
 @cache
 def own_process() -> str:
-    return f"sqlite:{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
+    return f"sqlite:{socket.gethostname()}:{os.getpid()}:{birth(os.getpid())}"
 
 
 def pid_of(backend: str) -> str:
@@ -128,12 +128,4 @@ def _lives(backend: str) -> bool:
     _, host, pid, start = backend.split(":")
     if host != socket.gethostname():
         return True
-    return _start_of(int(pid)) == start
-
-
-def _start_of(pid: int) -> str | None:
-    """When a process began, to the hundredth of a second: with its pid, a name that is never used again."""
-    try:
-        return f"{psutil.Process(pid).create_time():.2f}"
-    except psutil.NoSuchProcess:
-        return None
+    return birth(int(pid)) == start

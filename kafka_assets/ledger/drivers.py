@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from kafka_assets.errors import SettingsError
+from kafka_assets.settings import make_private
 
 _STRICT = (
     "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
@@ -21,14 +22,21 @@ _STRICT = (
 )
 
 
-def sqlite_arguments(url: URL, lock_seconds: int) -> dict[str, Any]:
+def make_sqlite_folder(url: URL) -> None:
+    """Make the folder of the database's file: for who makes the ledger, and nobody else.
+
+    A command that only looks leaves nothing behind, least of all a folder that would make its place a project.
+    """
     folder = Path(url.database or "").expanduser().parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise SettingsError(
             f"the folder {folder} for the database cannot be made", why=str(error), cure="choose another place"
         ) from error
+
+
+def sqlite_arguments(lock_seconds: int) -> dict[str, Any]:
     # isolation_level=None: the driver begins nothing of its own, so that every BEGIN is one of ours.
     return {"timeout": lock_seconds, "isolation_level": None, "check_same_thread": False}
 

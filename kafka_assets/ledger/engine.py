@@ -51,7 +51,7 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
     database = parsed.get_backend_name()
     options: dict[str, Any] = {"poolclass": NullPool}
     if database == "sqlite":
-        options["connect_args"] = sqlite_arguments(parsed, lock_seconds)
+        options["connect_args"] = sqlite_arguments(lock_seconds)
     elif database == "postgresql":
         parsed, options["connect_args"] = postgresql_arguments(parsed, lock_seconds, idle_seconds)
     else:

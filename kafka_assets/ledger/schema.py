@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, inspect, select
 
 from kafka_assets.errors import LedgerBusy, LedgerMissing, UsageError
 from kafka_assets.ledger import rendering
+from kafka_assets.ledger.drivers import make_sqlite_folder
 from kafka_assets.ledger.engine import read, shown, write
 from kafka_assets.ledger.tables import TABLES, ledger_version
 
@@ -34,6 +35,8 @@ def ensure_schema(engine: Engine) -> None:
 
 def upgrade(engine: Engine) -> str | None:
     """Bring the ledger to this code's revision; the one it had before, None where there was no ledger."""
+    if engine.dialect.name == "sqlite":
+        make_sqlite_folder(engine.url)
     with _exclusively(engine) as connection:
         before = _revision(connection)
         if before == REVISION:
@@ -49,6 +52,8 @@ def upgrade(engine: Engine) -> str | None:
 
 def current_revision(engine: Engine) -> str | None:
     """The revision that the database's ledger stands at; None where it has no ledger."""
+    if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+        return None  # SQLite would make the file
     with read(engine) as connection:
         return _revision(connection)
 

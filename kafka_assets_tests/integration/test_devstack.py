@@ -38,8 +38,8 @@ class Heard(Silent):
 
 @pytest.fixture
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of a project of its own."""
-    folder = tmp_path_factory.mktemp("project") / ".kafka_assets"
+    """The state folder of a project of its own, whose path Java and the shell would read otherwise."""
+    folder = tmp_path_factory.mktemp("pröject of mine") / ".kafka_assets"
     yield folder
     devstack.down(folder, delete=True)
 

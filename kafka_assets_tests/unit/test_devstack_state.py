@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kafka_assets.birth import birth
 from kafka_assets.devstack import catalogue, locks, ports, processes, stack
 from kafka_assets.devstack.progress import Silent
 from kafka_assets.devstack.state import Record, State, StateFile
@@ -48,18 +49,23 @@ def sleeper(file: StateFile, tmp_path: Path) -> Iterator[psutil.Process]:
 
 def spawn(file: StateFile, code: str) -> psutil.Process:
     file.folder.mkdir(exist_ok=True)
-    return processes.spawn(
+    process = processes.spawn(
         [sys.executable, "-c", code],
         mark=f"spark@{file.folder}",
         env={},
         folder=file.folder,
         log=file.folder / "logs" / "spark.log",
     )
+    # For a moment of its beginning a program's environment reads as empty.
+    while not process.environ():
+        time.sleep(0.01)
+    return process
 
 
 def record(file: StateFile, name: str, process: psutil.Process, *, ready: bool = True, url: str = "u") -> Record:
     one = Record(
         pid=process.pid,
+        born=birth(process.pid) or "gone",
         started=process.create_time(),
         ports={"client": 1},
         log=str(file.folder / "logs" / f"{name}.log"),
@@ -129,8 +135,49 @@ def test_down_makes_good_a_damaged_state_and_ends_what_it_lost(file: StateFile, 
 
 
 def test_a_reused_pid_is_never_taken_for_the_service(sleeper: psutil.Process) -> None:
-    assert processes.find(sleeper.pid, sleeper.create_time()) == sleeper
-    assert processes.find(sleeper.pid, sleeper.create_time() - 60) is None
+    born = birth(sleeper.pid)
+    assert born is not None
+    assert processes.find(sleeper.pid, born) == sleeper
+    assert processes.find(sleeper.pid, f"1{born}") is None
+
+
+def test_a_clock_that_is_set_takes_no_service_for_another_one(
+    sleeper: psutil.Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    born = birth(sleeper.pid)
+    assert born is not None
+    # What a step of the clock does to who works out a process's start from the time of day.
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: 60.0)
+    assert psutil.Process(sleeper.pid).create_time() < 1_000_000_000
+    assert birth(sleeper.pid) == born
+    assert processes.find(sleeper.pid, born) is not None
+
+
+def test_a_service_learns_nothing_of_our_secrets_and_what_runs_the_users_code_learns_all(
+    file: StateFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_KAFKA__SASL_PASSWORD", "CANARY")
+    seen: list[str | None] = []
+    for whole in (False, True):
+        log = tmp_path / f"{whole}.log"
+        process = processes.spawn(
+            [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"],
+            mark=f"spark@{file.folder}",
+            env={"MINE": "1"},
+            folder=tmp_path,
+            log=log,
+            whole_environment=whole,
+        )
+        process.wait(timeout=30)
+        told = json.loads(log.read_text(encoding="utf-8"))
+        assert told["MINE"] == "1" and told["PATH"] == os.environ["PATH"]
+        seen.append(told.get("KAFKA_ASSETS_KAFKA__SASL_PASSWORD"))
+    assert seen == [None, "CANARY"]
+
+
+def test_the_folder_of_the_services_is_its_owners_alone(file: StateFile) -> None:
+    file.change(lambda state: state.secrets.update(spark="secret"))
+    assert stat.S_IMODE(file.folder.stat().st_mode) == 0o700
 
 
 def test_down_does_not_end_a_process_that_took_over_the_pid(file: StateFile) -> None:
@@ -138,7 +185,7 @@ def test_down_does_not_end_a_process_that_took_over_the_pid(file: StateFile) -> 
     try:
         record(file, "spark", psutil.Process(other.pid))
         file.change(
-            lambda state: state.services.update(spark=state.services["spark"].model_copy(update={"started": 1.0}))
+            lambda state: state.services.update(spark=state.services["spark"].model_copy(update={"born": "1@other"}))
         )
         heard = Heard()
         assert stack.down(file.folder, progress=heard) == []
@@ -265,4 +312,4 @@ def test_services_json_has_the_agreed_shape(file: StateFile) -> None:
     record(file, "kafka-1", psutil.Process(), url="127.0.0.1:1")
     written = json.loads(file.path.read_text(encoding="utf-8"))
     assert written["version"] == 1
-    assert set(written["services"]["kafka-1"]) == {"pid", "started", "ports", "log", "url", "ready"}
+    assert set(written["services"]["kafka-1"]) == {"pid", "born", "started", "ports", "log", "url", "ready"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafka_assets.errors import DatabaseRefused, LedgerBusy, OutcomeUnknown, Set
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import Kept, make_engine, parse_url, read, write
+from kafka_assets.ledger.schema import current_revision, ensure_schema
 from kafka_assets.ledger.trouble import translate
 
 
@@ -96,16 +98,18 @@ def test_a_connection_is_prepared(engine: Engine, pragma: str, value: object) ->
         assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
 
 
-def test_the_folder_of_the_file_is_made(tmp_path: Path) -> None:
-    with write(make_engine(f"sqlite:///{tmp_path}/a/b/ledger.db")):
-        pass
+def test_the_folder_of_the_file_is_made_by_who_makes_the_ledger(tmp_path: Path) -> None:
+    engine = make_engine(f"sqlite:///{tmp_path}/a/b/ledger.db")
+    assert current_revision(engine) is None and not (tmp_path / "a").exists()
+    ensure_schema(engine)
     assert (tmp_path / "a" / "b" / "ledger.db").exists()
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="cannot be made"):
-        make_engine(f"sqlite:///{tmp_path}/file/b/ledger.db")
+        ensure_schema(make_engine(f"sqlite:///{tmp_path}/file/b/ledger.db"))
 
 
 def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:

@@ -88,3 +88,26 @@ def test_the_project_is_found_from_below(tmp_path: Path) -> None:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     assert project_root(below) == tmp_path
+
+
+def test_a_project_that_is_a_file_and_settings_that_are_a_folder_are_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="KAFKA_ASSETS_HOME"):
+        load_settings(None, {"KAFKA_ASSETS_HOME": str(tmp_path / "file")})
+    (tmp_path / "kafka_assets.toml").mkdir()
+    with pytest.raises(SettingsError, match=r"kafka_assets\.toml cannot be read"):
+        load_settings(tmp_path, {})
+
+
+@pytest.mark.parametrize("content", [b"[]", b"\xff", b'{"endpoints": null}', b"{"])
+def test_services_that_cannot_be_read_are_said_with_the_cure(content: bytes, tmp_path: Path) -> None:
+    services(tmp_path)
+    (tmp_path / ".kafka_assets" / "services.json").write_bytes(content)
+    with pytest.raises(SettingsError, match=r"services\.json is damaged.*kafka-assets down"):
+        load_settings(tmp_path, {})
+
+
+def test_a_property_that_is_not_valid_names_the_variable_that_there_is(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").write_text('[kafka]\nsasl.password = ["a"]\n')
+    with pytest.raises(SettingsError, match=r"KAFKA_ASSETS_KAFKA__SASL_PASSWORD\)"):
+        load_settings(tmp_path, {})
