@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -25,7 +27,7 @@ from kafka_assets.cli import (
     standing,
     topics,
 )
-from kafka_assets.cli.console import report
+from kafka_assets.cli.console import forgive_encodings, report
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
 app = typer.Typer(
@@ -33,20 +35,42 @@ app = typer.Typer(
     help="Kafka topics land in SQL tables exactly once, through Spark, as Dagster assets.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    *(stack, demo, database, landing, live, standing, moves, importing, quarantine),
-    *(topics, groups, produce, consume, listen, doctor, bench, lab),
-)
-for module in COMMANDS:
-    module.register(app)
+PANELS = {
+    "Landing": (demo, landing, live, standing, moves, importing, quarantine, database),
+    "Kafka": (topics, groups, produce, consume, listen),
+    "Services and checks": (stack, doctor),
+    "Laboratory": (bench, lab),
+}
+for panel, modules in PANELS.items():
+    for module in modules:
+        module.register(app)
+    for command in (*app.registered_commands, *app.registered_groups):
+        if not isinstance(command.rich_help_panel, str):
+            command.rich_help_panel = panel
 
 
 def main() -> None:
     """Run the command line; exit with 0, 1 (a finding or a failure) or 2 (bad usage)."""
+    forgive_encodings()
     try:
         app(prog_name="kafka-assets")
     except KafkaAssetsError as error:
         report(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"kafka-assets {version('kafka-assets')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
+) -> None:
+    """What stands before a command."""

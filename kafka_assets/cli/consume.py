@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafka_assets.cli.asking import TIMES, Partition, Topic, milliseconds, no_partition, shown_time, the_connection
-from kafka_assets.cli.console import err, print_json
+from kafka_assets.cli.console import err, print_json, print_text
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def consume(
             else:
                 shown = (places, f"{record.partition}:{record.offset}"), (timestamps, shown_time(record.timestamp_ms))
                 more = (headers, _pairs(record)), (keys, _text(record.key))
-                print("\t".join([*(text for wanted, text in (*shown, *more) if wanted), _text(record.value)]))
+                print_text("\t".join([*(text for wanted, text in (*shown, *more) if wanted), _text(record.value)]))
             if follow:
                 sys.stdout.flush()
         sys.stdout.flush()

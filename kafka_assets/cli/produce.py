@@ -42,8 +42,12 @@ def produce(
         str | None, typer.Option(help="With lines: what stands before it is the key; \\t is a tab.")
     ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="This partition, where a line names none.")] = None,
-    partitioner: Annotated[str, typer.Option(help="key (as the Java client), round-robin, random, sticky.")] = "key",
-    compression: Annotated[str | None, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = None,
+    partitioner: Annotated[
+        str, typer.Option(metavar="key|round-robin|random|sticky", help="key is as the Java client does it.")
+    ] = "key",
+    compression: Annotated[
+        str | None, typer.Option(metavar="none|gzip|snappy|lz4|zstd", help="How batches are compressed.")
+    ] = None,
     transactional_id: Annotated[
         str | None, typer.Option(help="One transaction of this id: all lines become visible, or none.")
     ] = None,

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from kafka_assets.cli.asking import AsJson, Yes, confirm
 from kafka_assets.cli.console import err, print_json, print_table
+from kafka_assets.errors import UsageError
 from kafka_assets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafka_assets.devstack import ServiceStatus
+
+
+DATABASES = ("postgresql", "mariadb", "mysql")
 
 
 def register(app: typer.Typer) -> None:
@@ -54,18 +58,27 @@ class Narration:
 
 def up(
     with_: Annotated[
-        str, typer.Option("--with", help="More services, with commas: dagster, postgresql, mariadb, mysql, registry.")
+        str,
+        typer.Option(
+            "--with", metavar="dagster|postgresql|mariadb|mysql|registry", help="More services, with commas between."
+        ),
     ] = "",
-    brokers: Annotated[int | None, typer.Option(help="1 or 3 brokers; as it was, where there is a cluster.")] = None,
+    brokers: Annotated[int | None, typer.Option(metavar="1|3", help="As it was, where there is a cluster.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start the local services: a Kafka broker and a warm Spark, and what --with names."""
     from kafka_assets import devstack
 
     more = [name.strip() for name in with_.split(",") if name.strip()]
+    settings = load_settings()
     with Narration() as narration:
-        running = devstack.up(load_settings().state, [*devstack.DEFAULT, *more], brokers=brokers, progress=narration)
+        running = devstack.up(settings.state, [*devstack.DEFAULT, *more], brokers=brokers, progress=narration)
     _print(running.services, as_json=as_json)
+    for name in more:
+        if name in DATABASES and running.urls[name] != settings.database_url:
+            err.print(
+                f"· to land in it: export KAFKA_ASSETS_DATABASE_URL=$(kafka-assets ps --url {name})", markup=False
+            )
 
 
 def down(
@@ -87,11 +100,19 @@ def down(
         err.print("no services were up")
 
 
-def ps(as_json: AsJson = False) -> None:
+def ps(
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="SERVICE", help="Only its whole URL, with its password or token.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """List the local services; exit 1 when one of them is dead or silent."""
     from kafka_assets import devstack
 
     services = devstack.status(load_settings().state)
+    if url is not None:
+        print(_one(services, url).url)
+        return
     _print(services, as_json=as_json)
     if any(service.state in ("dead", "silent") for service in services):
         raise typer.Exit(1)
@@ -107,6 +128,17 @@ def _print(services: Sequence[ServiceStatus], *, as_json: bool) -> None:
         print_table(["service", "state", "pid", "address", "log"], rows)
     else:
         err.print("no services are up; `kafka-assets up` starts them")
+
+
+def _one(services: Sequence[ServiceStatus], name: str) -> ServiceStatus:
+    for service in services:
+        if service.name == name:
+            return service
+    raise UsageError(
+        f"there is no service {name!r} here",
+        why=f"there are: {', '.join(service.name for service in services) or 'none'}",
+        cure=f"`kafka-assets up --with {name}` starts it" if name in DATABASES else "name one of them",
+    )
 
 
 def _row(service: ServiceStatus) -> dict[str, Any]:

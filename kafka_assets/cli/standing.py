@@ -63,7 +63,8 @@ def lag(names: Streams = None, as_json: AsJson = False) -> None:
 def slices(
     stream: Annotated[str, typer.Argument(help="The stream.")],
     state: Annotated[
-        str | None, typer.Option(help="Only planned, committed, failed, lost, skipped or open ones.")
+        str | None,
+        typer.Option(metavar="planned|committed|failed|lost|skipped|open", help="Only those in this state."),
     ] = None,
     partition: Partition = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 50,
