@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,13 +82,17 @@ def preview(engine: Engine, stream: Stream, one: Publication) -> dict[str, Any]:
         names, rows = list(found.keys()), found.all()
     if not rows:
         return {}
-    lines = [names, ["---"] * len(names), *([_cell(value) for value in row] for row in rows)]
+    lines = [[_cell(name) for name in names], ["---"] * len(names), *([_cell(value) for value in row] for row in rows)]
     return {"preview": dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))}
 
 
 def _cell(value: object) -> str:
-    plain = " ".join(str(value).split()).replace("|", "\\|")
-    return plain if len(plain) <= _WIDE else plain[:_WIDE] + "…"
+    """A value as code: nothing in it is a picture that a reader's browser would fetch, a link or a tag."""
+    plain = " ".join(str(value).split())
+    plain = plain if len(plain) <= _WIDE else plain[:_WIDE] + "…"
+    # Code ends at a run of backticks that is as long as the one that began it.
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", plain)), default=0))
+    return f"{fence} {plain} {fence}".replace("|", "\\|") if plain else ""
 
 
 def _columns(*names: str) -> list[ColumnClause[Any]]:

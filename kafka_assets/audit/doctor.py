@@ -154,7 +154,7 @@ def _kafka_properties(settings: Settings) -> Check | None:
     if not settings.kafka:
         return None
     # Both clients' words are tried, whether or not a broker is known.
-    spark_options(Connection(settings.bootstrap_servers or "", settings.kafka))
+    spark_options(Connection(settings.bootstrap_servers or "unset", settings.kafka))
     shown = ", ".join(f"{name}={value}" for name, value in sorted(masked(settings.kafka).items()))
     return Check("kafka properties", "ok", shown)
 

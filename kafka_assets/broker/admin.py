@@ -108,12 +108,17 @@ class Watch:
                 raise self.unavailable()
             self.down_since = None
 
+    def _protocol(self) -> str:
+        """A broker that wants TLS hangs up on who speaks plainly, or says nothing."""
+        plain = self.connection.properties.get("security.protocol", "plaintext").lower() == "plaintext"
+        return "; if it wants TLS or a password, set security.protocol" if plain else ""
+
     def unavailable(self, error: KafkaError | None = None) -> BrokerUnavailable:
         heard = self.last or error
         return BrokerUnavailable(
             f"no Kafka broker answered at {self.connection.bootstrap_servers}",
             why=_said(heard) if heard else "no answer in time",
-            cure="is it running, and is the address right? `kafka-assets up` starts a local one",
+            cure="is it running, and is the address right? `kafka-assets up` starts a local one" + self._protocol(),
         )
 
 

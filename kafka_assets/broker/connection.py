@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +20,10 @@ OURS = {
 }
 """Properties that are not the user's to set, each with the reason."""
 
+_ADDRESS = re.compile(
+    r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s:/,\[\]@]+)(?::\d{1,5})?",
+    re.IGNORECASE,
+)
 _SECRET = ("password", "secret", "key.pem", "oauthbearer.config")
 
 
@@ -30,6 +35,13 @@ class Connection:
     properties: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
+        for address in self.bootstrap_servers.split(","):
+            if not _ADDRESS.fullmatch(address.strip()):
+                raise SettingsError(
+                    f"{address.strip()!r} is no address of a broker",
+                    why="it is not of the form host:port",
+                    cure=f"set {PREFIX}BOOTSTRAP_SERVERS, for example to kafka1.example.com:9092",
+                )
         for name in self.properties:
             _refuse_foreign(name)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Launch, Service
+from kafka_assets.errors import ServiceError
 from kafka_assets.settings import make_private
 
 HOME = ".dagster"
@@ -92,7 +93,14 @@ class Dagster(Service):
 
 def write_instance(home: Path) -> None:
     """A dagster.yaml with limits that suit slices, where the instance has none."""
-    make_private(home)
     config = home / "dagster.yaml"
-    if not config.exists():
-        config.write_text(INSTANCE, encoding="utf-8")
+    try:
+        make_private(home)
+        if not config.exists():
+            config.write_text(INSTANCE, encoding="utf-8")
+    except OSError as error:
+        raise ServiceError(
+            f"the folder of the Dagster instance, {home}, cannot be made or written",
+            why=str(error),
+            cure="give access there, or set DAGSTER_HOME to a folder of another place",
+        ) from error

@@ -189,7 +189,7 @@ def test_a_key_shows_its_first_rows_and_what_still_waits(landing: Declare) -> No
     shown = event.asset_materialization.metadata
     assert shown["lag_after"].value == 0
     assert str(shown["preview"].value).count("\n") == 6
-    assert "| 4 | n |" in str(shown["preview"].value)
+    assert "| ` 4 ` | ` n ` |" in str(shown["preview"].value)
 
 
 def test_a_downstream_of_scope_slice_sums_each_slice_and_a_replay_replaces_its_rows(landing: Declare) -> None:

@@ -97,3 +97,18 @@ def known_to_librdkafka(name: str) -> bool:
     except TypeError:  # a callback's name, given a string
         return True
     return True
+
+
+@pytest.mark.parametrize(
+    "address", ["http://a b:::", "", "a:1,,b:2", "a:port", "a b:1", "me@a:1", "a:123456", "::1:9092"]
+)
+def test_an_address_that_is_none_is_said_before_anybody_waits_for_it(address: str) -> None:
+    with pytest.raises(SettingsError, match="is no address of a broker"):
+        Connection(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["a:1", "a", "a:1, b:2", "[::1]:9092", "[fe80::1%eth0]:9092", "SASL_SSL://a.b-c_d:1"]
+)
+def test_an_address_is_of_a_host_and_a_port(address: str) -> None:
+    assert Connection(address).bootstrap_servers == address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,36 @@ def test_the_demo_writes_into_no_cluster_but_its_own(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "production:9092")
     with pytest.raises(UsageError, match="production"):
         demo._local("127.0.0.1:1")  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.slow  # what they import takes a second
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ps"], ["doctor"], ["streams"], ["lag"], ["slices", "orders"], ["quarantine", "list"], ["plan", "--dry-run"],
+        ["replay", "orders", "--failed"], ["run"], ["down"], ["ps", "--url", "spark"], ["topics", "list"],
+    ],
+)  # fmt: skip
+def test_a_command_that_finds_no_project_leaves_none_behind(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("KAFKA_ASSETS_HOME")
+    run(monkeypatch, *command)
+    assert list(tmp_path.iterdir()) == []
+    # With streams, too: a ledger is made by who lands, or by `db init`.
+    (tmp_path / "defs").mkdir()
+    (tmp_path / "defs" / "orders.yaml").write_text(
+        "type: kafka_assets.KafkaTopic\nattributes: {topic: orders, target: orders, schema: id BIGINT}\n"
+    )
+    if command != ["run"]:
+        run(monkeypatch, *command)
+        assert [one.name for one in tmp_path.rglob("*") if "__pycache__" not in one.parts] == ["defs", "orders.yaml"]
+
+
+def test_the_version_is_printed_and_h_helps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"kafka-assets {version('kafka-assets')}\n"
+    assert run(monkeypatch, "topics", "list", "-h") == 0
+    assert "List topics" in capsys.readouterr().out

@@ -18,6 +18,7 @@ import pytest
 
 from kafka_assets.birth import birth
 from kafka_assets.devstack import catalogue, locks, ports, processes, stack
+from kafka_assets.devstack.dagster import write_instance
 from kafka_assets.devstack.progress import Silent
 from kafka_assets.devstack.state import Record, State, StateFile
 from kafka_assets.errors import ServiceError, UsageError
@@ -313,3 +314,11 @@ def test_services_json_has_the_agreed_shape(file: StateFile) -> None:
     written = json.loads(file.path.read_text(encoding="utf-8"))
     assert written["version"] == 1
     assert set(written["services"]["kafka-1"]) == {"pid", "born", "started", "ports", "log", "url", "ready"}
+
+
+def test_a_project_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "project").write_text("")
+    with pytest.raises(ServiceError, match="cannot be made or written"):
+        write_instance(tmp_path / "project" / ".dagster")
+    with pytest.raises(ServiceError, match="could not be written"):
+        stack.up(tmp_path / "project" / ".kafka_assets", ["kafka"])
