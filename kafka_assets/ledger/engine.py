@@ -38,7 +38,8 @@ _DRIVERS = {
     "mysql": "mysql+pymysql",
     "mariadb": "mariadb+pymysql",
 }
-_EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+_PACKAGES = {"postgresql": "'psycopg[binary]'", "mysql": "PyMySQL cryptography", "mariadb": "PyMySQL cryptography"}
+"""What brings a driver, by the names of who makes it: ours is on no index, where anybody could take it."""
 
 
 def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_seconds: int = IDLE_SECONDS) -> Engine:
@@ -64,7 +65,7 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
         raise SettingsError(
             f"the driver for {database} is not installed",
             why=str(error),
-            cure=f"pip install 'kafka-assets[{_EXTRAS[database]}]'",
+            cure=f"pip install {_PACKAGES[database]}",
         ) from error
     except (ArgumentError, TypeError, ValueError) as error:
         raise SettingsError(
