@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RECORDS ?=
 EXIT ?=
+UPGRADE ?=
 PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
 SECONDS ?= 3600
 MUTANTS ?=
@@ -45,9 +46,9 @@ lint: setup
 setup:
 	@$(PYTHON) tools/bootstrap.py
 
-lock: ## requirements.lock anew, the newest versions that pyproject.toml allows (needs uv)
-	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --no-emit-index-url --no-annotate --custom-compile-command "make lock" --output-file requirements.lock --quiet
+lock: ## requirements.lock anew (needs uv): what still fits stays; UPGRADE=1 takes the newest that pyproject.toml allows
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	  $(if $(UPGRADE),--upgrade) --no-emit-index-url --no-annotate --custom-compile-command "make lock" --output-file requirements.lock --quiet
 
 jars-lock: setup ## jars.lock anew, the versions that tools/lock_jars.py names
 	$(BIN)/python tools/lock_jars.py

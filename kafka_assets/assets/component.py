@@ -19,6 +19,7 @@ from kafka_assets.assets.decorator import as_they_come, build_asset
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.errors import StreamError
+from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets.streams import Stream, declare
 
 TYPE = "kafka_assets.KafkaTopic"
@@ -102,6 +103,7 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
         """The asset. Of all components of this type the first one brings what they share, and the first
         of a topic brings that: Dagster copies what a component gives, and would meet it twice.
         """
+        refuse_storage()
         everyone = context.component_tree.get_all_components(KafkaTopic)
         readers = [one for one in everyone if one.topic == self.topic]
         return dg.Definitions(

@@ -18,6 +18,7 @@ from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.errors import StreamError
+from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets.streams import Stream
 
 _PACKAGE = "kafka_assets_streams"
@@ -38,6 +39,7 @@ def build_definitions(
     seconds, so its executor is the one that starts none. What is made here can be merged with more of its
     kind: sensor and resources are the same objects each time.
     """
+    refuse_storage()
     checks = [one for one in assets if isinstance(one, dg.AssetChecksDefinition)]
     streams = streams_in(assets)
     refuse_shared(streams)

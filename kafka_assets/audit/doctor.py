@@ -45,6 +45,8 @@ def examine(
     project: Path | None = None, *, deep: bool = False, environ: Mapping[str, str] | None = None
 ) -> Iterator[Check]:
     """All checks, one after the other, as they are done. `deep` lets Spark answer a query, which takes a while."""
+    from kafka_assets.ledger.dagster_storage import refuse_storage
+
     env = os.environ if environ is None else environ
     yield _python()
     yield _platform()
@@ -60,6 +62,7 @@ def examine(
     yield from _guarded("broker", lambda: _broker(settings))
     yield from _guarded("spark", lambda: _spark(settings, deep=deep))
     yield from _guarded("database", lambda: _database(settings))
+    yield from _guarded("dagster", lambda: refuse_storage(env))
     yield from _guarded("spark connector", _connector)
     yield from _guarded("artifacts", _artifacts)
     yield _disk(settings)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from sqlalchemy import BigInteger, Engine, Executable, String, column, select, table, text
 from sqlalchemy.exc import SQLAlchemyError, StatementError
+from sqlalchemy.types import TypeEngine
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.groups import describe_group
@@ -69,7 +70,8 @@ def table_offsets(engine: Engine, name: str, topic: str, columns: Columns) -> di
     schema, _, bare = name.rpartition(".")
     names = [columns.topic, columns.partition, columns.offset, *filter(None, (columns.group,))]
     texts = (columns.topic, columns.group)
-    listed = [column(one, String() if one in texts else BigInteger()) for one in names]
+    kinds: list[TypeEngine[Any]] = [String() if one in texts else BigInteger() for one in names]
+    listed = [column(one, kind) for one, kind in zip(names, kinds, strict=True)]
     kept = table(bare, *listed, schema=schema or None)
     statement = select(kept.c[columns.partition], kept.c[columns.offset]).where(kept.c[columns.topic] == topic)
     if columns.group is not None:

@@ -14,19 +14,22 @@ import yaml
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import ProgrammingError
 
+from kafka_assets.errors import SettingsError
+from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets_tests.integration.project import Landing
 
 Declare = Callable[..., Landing]
 PAGE = Path(__file__).parents[2] / "docs" / "assets.md"
 
 
-def written(home: Path, url: str, *, driver: str | None = None) -> Path:
+def written(home: Path, url: str, *, scheme: str | None = None) -> Path:
     """The page's dagster.yaml, with this database in the place of its example."""
     blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     [config] = [yaml.safe_load(block) for block in blocks if block.startswith("storage:")]
-    said = make_url(config["storage"]["postgres"]["postgres_url"])
-    here = make_url(url).set(drivername=driver or said.drivername)
-    config["storage"]["postgres"]["postgres_url"] = here.render_as_string(hide_password=False)
+    here = make_url(url)
+    database = config["storage"]["postgres"]["postgres_db"]
+    database |= {"hostname": here.host, "port": here.port, "username": here.username, "password": here.password}
+    database |= {"db_name": here.database, **({"scheme": scheme} if scheme else {})}
     home.mkdir()
     (home / "dagster.yaml").write_text(yaml.safe_dump({**config, "telemetry": {"enabled": False}}), encoding="utf-8")
     return home
@@ -63,8 +66,10 @@ def test_what_lands_is_told_to_a_dagster_on_postgresql(
     engine.dispose()
 
 
-def test_the_url_without_its_driver_is_the_trap_that_the_page_names(postgresql_database: str, tmp_path: Path) -> None:
-    home = written(tmp_path / "home", postgresql_database, driver="postgresql")
+def test_an_instance_that_is_refused_could_indeed_store_no_event(postgresql_database: str, tmp_path: Path) -> None:
+    home = written(tmp_path / "home", postgresql_database, scheme="postgresql+psycopg")
+    with pytest.raises(SettingsError, match="no run's event could be stored"):
+        refuse_storage({"DAGSTER_HOME": str(home)})
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,
         pytest.raises(ProgrammingError, match="syntax error"),

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
-from sqlalchemy import make_url
 
 from kafka_assets import errors
 from kafka_assets.assets.decorator import kafka_asset
@@ -141,11 +139,3 @@ def test_the_readmes_stream_can_be_declared() -> None:
     namespace: dict[str, object] = {}
     exec(compile(block, "<README>", "exec"), namespace)
     assert namespace["kafka_asset"] is kafka_asset
-
-
-def test_the_url_of_dagsters_own_postgresql_names_the_driver_that_dagster_needs() -> None:
-    [block] = [one for one in blocks(ROOT / "docs" / "assets.md", "yaml") if one.startswith("storage:")]
-    url = make_url(yaml.safe_load(block)["storage"]["postgres"]["postgres_url"])
-    assert url.drivername == "postgresql+psycopg2"
-    # Else this were no trap any more, and the page could be simpler.
-    assert make_url("postgresql://host/name").get_dialect().driver == "psycopg"
