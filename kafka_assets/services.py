@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
@@ -69,7 +70,7 @@ class Services:
 
     def database(self, kind: Database = "sqlite") -> str:
         """The URL of a new, empty database: a file, or one of a server's."""
-        name = f"test_{next(_numbers)}"
+        name = f"test_{os.getpid()}_{next(_numbers)}"  # workers of pytest-xdist may share a server
         if kind == "sqlite":
             return f"sqlite:///{tempfile.mkdtemp(prefix='database_', dir=self.folder)}/{name}.db"
         server = parse_url(devstack.up(self.folder, [kind]).urls[kind])

@@ -1,15 +1,13 @@
-"""Real services for the tests: started once for a session, when the first test asks, and always stopped.
+"""Real services for the tests: started once for all workers of a run, when the first test asks, and always stopped.
 
+A test that stops, freezes or breaks a service takes one of another set, that is its alone while it runs: `breakable`.
 A service that cannot be started fails the tests that need it; nothing here skips.
 """
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
-import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_assets import devstack
-from kafka_assets.devstack import debian
+from kafka_assets.devstack import debian, locks
+from kafka_assets_tests.keeper import RUN, Keeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEED_SERVICES = ("integration", "acceptance")
 HERE = Path(__file__).parent
-_PREFIX = "kafka_assets_tests-"
 NO_MYSQL = pytest.StashKey[int]()
+KEEPER = pytest.StashKey[Keeper]()
+SERVICES = pytest.StashKey[Path]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -44,18 +44,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[NO_MYSQL] = len(left_out)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the run of several workers, so that what they leave behind can be found."""
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        config.option.testrunuid = config.option.testrunuid or secrets.token_hex(4)
+    """A folder for the services of this run, which its first process makes, and its workers are told of."""
+    if worker := getattr(config, "workerinput", None):
+        config.stash[SERVICES] = Path(worker["services"])
+        return
+    run = config.stash[SERVICES] = Path(tempfile.mkdtemp(prefix="kafka_assets_tests-"))
+    # As root, PostgreSQL runs as another user, who must be able to pass.
+    run.chmod(0o711)
+    os.environ[RUN] = str(run)
+    temporary = config._tmp_path_factory.getbasetemp()  # nothing public tells it outside of a test
+    config.stash[KEEPER] = Keeper(run, temporary=temporary)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["services"] = str(node.config.stash[SERVICES])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Interrupted, xdist ends its workers before they can stop their services."""
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{config.option.testrunuid}-*"):
-            devstack.down(folder, delete=True)
-            shutil.rmtree(folder, ignore_errors=True)
+    if keeper := config.stash.get(KEEPER, None):
+        keeper.end()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -82,21 +92,23 @@ def _asks_mysql(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
-def services_folder() -> Iterator[Path]:
-    """The state folder of this test session's services; when it ends, so do they."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{run}-" if run else _PREFIX))
-    # As root, PostgreSQL runs as another user, who must be able to pass.
-    folder.chmod(0o711)
+def services_folder(request: pytest.FixtureRequest) -> Path:
+    """The state folder of the services that all workers of this run share."""
+    return _folder(request.config.stash[SERVICES] / "shared")
 
-    def end() -> None:
-        devstack.down(folder, delete=True)
-        shutil.rmtree(folder, ignore_errors=True)
 
-    atexit.register(end)  # a teardown does not run when pytest itself breaks
-    yield folder
-    atexit.unregister(end)
-    end()
+@pytest.fixture
+def breakable(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The state folder of services that one test at a time may stop, freeze and break."""
+    folder = _folder(request.config.stash[SERVICES] / "breakable")
+    with locks.held(folder / "one_test_at_a_time", timeout=600, on_wait=lambda: None):
+        yield folder
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    path.chmod(0o711)
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +169,7 @@ def fresh_database() -> Iterator[Callable[[str], str]]:
         engine.dispose()
 
     def make(url: str) -> str:
-        name = f"test_{next(_numbers)}"
+        name = f"test_{os.getpid()}_{next(_numbers)}"
         execute(url, f"CREATE DATABASE {name}")
         made.append((url, name))
         return make_url(url).set(database=name).render_as_string(hide_password=False)

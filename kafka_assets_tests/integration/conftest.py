@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,13 @@ import pytest
 from pymysql.connections import Connection
 from sqlalchemy import Engine
 
+from kafka_assets.devstack import locks
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets_tests.integration.databases import emptied, ledger
+from kafka_assets_tests.integration.databases import DATABASES, emptied, ledger
 from kafka_assets_tests.integration.project import Landing
 
-DATABASES = ["postgresql", "mariadb", "mysql"]
-
-_numbers = itertools.count(1)
-_names = (f"stream_{number}" for number in itertools.count(1))
+_names = (f"stream_{os.getpid()}_{number}" for number in itertools.count(1))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,11 +34,31 @@ def one_tls_context() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def ledger_on() -> Iterator[Callable[[str], Engine]]:
+    """The ledger of this worker on a server: made once, and kept for all that ask for one there."""
+    made: dict[str, Engine] = {}
+    with ExitStack() as stack:
+
+        def on(server: str) -> Engine:
+            if server not in made:
+                made[server] = stack.enter_context(ledger(server))
+            return made[server]
+
+        yield on
+
+
 @pytest.fixture(scope="module", params=DATABASES)
-def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A ledger on each real server, made once for a module."""
-    with ledger(request.getfixturevalue(f"{request.param}_url"), name=f"ledger_{next(_numbers)}") as made:
-        yield made
+def server(request: pytest.FixtureRequest, ledger_on: Callable[[str], Engine]) -> Engine:
+    """A ledger on each real server."""
+    return ledger_on(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def whole_server(services_folder: Path) -> Iterator[None]:
+    """For a test that changes what holds for a whole server, and for one that suffers by that."""
+    with locks.held(services_folder / "whole_server", timeout=300, on_wait=lambda: None):
+        yield
 
 
 @pytest.fixture

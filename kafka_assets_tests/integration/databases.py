@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.tables import TABLES
 
+DATABASES = ["postgresql", "mariadb", "mysql"]
 LOCK_SECONDS = 2
 _BY_THE_SYSTEM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 2",)
 UNSYNCED = {
@@ -22,10 +25,13 @@ UNSYNCED = {
 """Servers are killed in tests, and lose nothing by it; none loses its power, for which each commit would wait."""
 
 
+_numbers = itertools.count(1)
+
+
 @contextmanager
-def ledger(server: str, *, name: str) -> Generator[Engine]:
+def ledger(server: str) -> Generator[Engine]:
     """A database of its own with a ledger; dropped afterwards, whoever is still connected."""
-    url = parse_url(server)
+    url, name = parse_url(server), f"ledger_{os.getpid()}_{next(_numbers)}"
     admin = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
@@ -45,20 +51,21 @@ def ledger(server: str, *, name: str) -> Generator[Engine]:
 
 def emptied(engine: Engine) -> Engine:
     """The ledger as it was when it was new, and none of the tables that tests made."""
-    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    postgresql = engine.dialect.name == "postgresql"
     kept = {table.name for table in TABLES} | {"kafka_ledger_version"}
     quote = engine.dialect.identifier_preparer.quote_identifier
+    listed = [quote(table.name) for table in TABLES if table.name != "kafka_ledger_version"]
     with admin.connect() as connection:
+        connection.exec_driver_sql(
+            "SET session_replication_role = replica" if postgresql else "SET SESSION foreign_key_checks = 0"
+        )
         for name in set(inspect(connection).get_table_names()) - kept:
             connection.exec_driver_sql(f"DROP TABLE {quote(name)}")
-        listed = [quote(table.name) for table in TABLES if table.name != "kafka_ledger_version"]
-        if engine.dialect.name == "postgresql":
-            connection.execute(text(f"TRUNCATE {', '.join(listed)} CASCADE"))
-        else:
-            connection.execute(text("SET SESSION foreign_key_checks = 0"))
-            for table in listed:
-                connection.execute(text(f"DELETE FROM {table}"))
-    admin.dispose()
+        # A handful of rows: TRUNCATE would make new files for each table and its indexes.
+        deletions = [f"DELETE FROM {table}" for table in listed]
+        for statement in ["; ".join(deletions)] if postgresql else deletions:
+            connection.exec_driver_sql(statement)
     return engine
 
 

@@ -22,6 +22,18 @@ Away = Callable[[str], AbstractContextManager[None]]
 
 
 @pytest.fixture
+def broker(breakable: Path) -> str:
+    servers = devstack.up(breakable, ["kafka"]).bootstrap_servers
+    assert servers
+    return servers
+
+
+@pytest.fixture
+def postgresql_url(breakable: Path) -> str:
+    return devstack.up(breakable, ["postgresql"]).urls["postgresql"]
+
+
+@pytest.fixture
 def living(tmp_path: Path, broker: str, postgresql_database: str) -> Iterator[Living]:
     made = Living(broker, postgresql_database, tmp_path, orders())
     made.topic(partitions=2)
@@ -30,17 +42,17 @@ def living(tmp_path: Path, broker: str, postgresql_database: str) -> Iterator[Li
 
 
 @pytest.fixture
-def away(services_folder: Path) -> Away:
+def away(breakable: Path) -> Away:
     """While the block lasts, a service is stopped; then it is again where it was."""
 
     @contextmanager
     def without(service: str) -> Iterator[None]:
-        names = [one.name for one in devstack.status(services_folder) if one.name.startswith(service)]
-        assert devstack.down(services_folder, only=names) == names
+        names = [one.name for one in devstack.status(breakable) if one.name.startswith(service)]
+        assert devstack.down(breakable, only=names) == names
         try:
             yield
         finally:
-            devstack.up(services_folder, [service])
+            devstack.up(breakable, [service])
 
     return without
 

@@ -45,6 +45,16 @@ Frozen = Callable[[], Any]
 
 
 @pytest.fixture
+def broker(request: pytest.FixtureRequest, broker: str) -> str:
+    """The run's; for a test that freezes it, one that nobody else uses meanwhile."""
+    if "frozen" not in request.fixturenames:
+        return broker
+    servers = devstack.up(request.getfixturevalue("breakable"), ["kafka"]).bootstrap_servers
+    assert servers
+    return servers
+
+
+@pytest.fixture
 def connection(broker: str) -> Connection:
     return Connection(broker)
 
@@ -69,9 +79,9 @@ def frozen_at_the_end(frozen: Frozen) -> Generator[Callable[[], None]]:
 
 
 @pytest.fixture
-def frozen(services_folder: Path, broker: str) -> Frozen:
+def frozen(breakable: Path, broker: str) -> Frozen:
     """A context in which the broker hears nobody: its process is stopped, and goes on afterwards."""
-    [pid] = [one.pid for one in devstack.status(services_folder) if one.name == "kafka-1"]
+    [pid] = [one.pid for one in devstack.status(breakable) if one.name == "kafka-1"]
     return lambda: freezing.frozen(pid)
 
 

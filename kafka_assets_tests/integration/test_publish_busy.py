@@ -49,6 +49,7 @@ def test_the_victim_of_a_deadlock_begins_the_whole_transaction_again(
     assert scalar(engine, "select committed_attempt from kafka_publication") == 1
 
 
+@pytest.mark.usefixtures("whole_server")
 def test_a_database_that_takes_no_writes_for_a_while_is_tried_again(
     server: Engine, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

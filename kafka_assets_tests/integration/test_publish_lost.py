@@ -17,7 +17,7 @@ from kafka_assets.ledger import publishing as frame
 from kafka_assets.ledger.backends import backend_of, terminate
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.sinks import publish as publishing
-from kafka_assets_tests.integration.databases import held
+from kafka_assets_tests.integration.databases import DATABASES, held, ledger
 from kafka_assets_tests.integration.faults import counted_tries, lose_in_commit, notes
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar
 
@@ -118,20 +118,21 @@ def test_the_transaction_may_pause_for_spark_but_not_once_others_wait(
     assert len(rows_of(engine)) == 5
 
 
+@pytest.mark.parametrize("service", DATABASES)
 def test_a_server_that_was_restarted_in_the_middle_is_tried_again(
-    engine: Engine, request: pytest.FixtureRequest, services_folder: Path, monkeypatch: pytest.MonkeyPatch
+    service: str, breakable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = plan(engine, slices=[(0, 5)])
-    tries = counted_tries(monkeypatch)
-    service = request.node.callspec.params["server"]
+    with ledger(devstack.up(breakable, [service]).urls[service]) as engine:
+        keys = plan(engine, slices=[(0, 5)])
+        tries = counted_tries(monkeypatch)
 
-    def restart_once() -> None:
-        if len(tries) == 1:
-            devstack.down(services_folder, only=[service])
-            devstack.up(services_folder, [service])
+        def restart_once() -> None:
+            if len(tries) == 1:
+                devstack.down(breakable, only=[service])
+                devstack.up(breakable, [service])
 
-    attempt = Attempt(engine, keys).claim()
-    attempt.publish(between=restart_once)
-    assert len(tries) >= 2
-    assert len(rows_of(engine)) == 5
-    assert scalar(engine, "select committed_attempt from kafka_publication") == 1
+        attempt = Attempt(engine, keys).claim()
+        attempt.publish(between=restart_once)
+        assert len(tries) >= 2
+        assert len(rows_of(engine)) == 5
+        assert scalar(engine, "select committed_attempt from kafka_publication") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,14 +15,12 @@ from kafka_assets.sinks import mysql
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.lines import lines
 from kafka_assets.sinks.mysql import MySQLRoad
-from kafka_assets_tests.integration.conftest import ledger
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar, target
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
-def server(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with ledger(request.getfixturevalue(f"{request.param}_url"), name="loads") as made:
-        yield made
+def server(request: pytest.FixtureRequest, ledger_on: Callable[[str], Engine]) -> Engine:
+    return ledger_on(request.getfixturevalue(f"{request.param}_url"))
 
 
 def test_a_host_that_is_gone_is_noticed_within_half_a_minute(engine: Engine) -> None:

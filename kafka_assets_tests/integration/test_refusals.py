@@ -43,6 +43,7 @@ class TestRefusalsOnServers(RefusalsContract):
         assert sum(row[1] for row in counts(engine)) == 40
 
 
+@pytest.mark.usefixtures("whole_server")
 def test_a_right_that_is_missing_is_named_with_its_table(engine: Engine) -> None:
     keys = plan(engine, slices=[(0, 5)])
     table = ledgers.target(engine)

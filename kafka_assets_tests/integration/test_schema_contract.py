@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy import Connection, Engine
 
-from kafka_assets.ledger.engine import make_engine, parse_url, write
-from kafka_assets.ledger.schema import ensure_schema
+from kafka_assets.ledger.engine import write
+from kafka_assets_tests.integration.databases import emptied
 from kafka_assets_tests.schema_contract import SchemaContract
 
 
-@pytest.fixture(scope="module", params=["postgresql", "mariadb", "mysql"])
-def ledger(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """A migrated ledger, made once: each test's transaction is rolled back."""
-    url = parse_url(request.getfixturevalue(f"{request.param}_url"))
-    server = create_engine(url, isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.execute(text("CREATE DATABASE schema_contract"))
-    engine = make_engine(make_url(url).set(database="schema_contract"))
-    ensure_schema(engine)
-    yield engine
-    with server.connect() as connection:
-        connection.execute(text("DROP DATABASE schema_contract"))
-    server.dispose()
+@pytest.fixture(scope="module")
+def bare(server: Engine) -> Engine:
+    """It stays empty: each test's transaction is rolled back."""
+    return emptied(server)
 
 
 class TestSchemaOnServers(SchemaContract):
     @pytest.fixture
-    def connection(self, ledger: Engine) -> Iterator[Connection]:
-        with write(ledger) as connection:
+    def connection(self, bare: Engine) -> Iterator[Connection]:
+        with write(bare) as connection:
             yield connection
             connection.rollback()
