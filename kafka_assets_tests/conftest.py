@@ -18,6 +18,7 @@ import pytest
 from kafka_assets import devstack
 from kafka_assets.devstack import debian, locks
 from kafka_assets_tests.keeper import RUN, Keeper
+from kafka_assets_tests.run_log import RunLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ NEED_SERVICES = ("integration", "acceptance")
 HERE = Path(__file__).parent
 NO_MYSQL = pytest.StashKey[int]()
 KEEPER = pytest.StashKey[Keeper]()
+LOG = pytest.StashKey[RunLog]()
 SERVICES = pytest.StashKey[Path]()
 
 
@@ -56,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[RUN] = str(run)
     temporary = config._tmp_path_factory.getbasetemp()  # nothing public tells it outside of a test
     config.stash[KEEPER] = Keeper(run, temporary=temporary)
+    log = config.stash[LOG] = RunLog(config.rootpath)
+    config.pluginmanager.register(log)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,6 +70,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if keeper := config.stash.get(KEEPER, None):
         keeper.end()
+        config.stash[LOG].close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
