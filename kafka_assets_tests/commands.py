@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from kafka_assets import cli
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """A command is a process's last act, and need not give back the signals that it took."""
+    taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 @dataclass
@@ -39,7 +53,7 @@ class Commands:
         # Nobody is there to answer: a question that is asked all the same ends the command.
         self.monkeypatch.setattr(sys, "stdin", io.StringIO())
         self.capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as ended, _signals_kept():
             cli.main()
         shown = self.capsys.readouterr()
         said = Said(int(ended.value.code or 0), shown.out, shown.err)

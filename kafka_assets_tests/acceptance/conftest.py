@@ -18,6 +18,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.ledger.engine import make_engine, read
+from kafka_assets_tests.commands import Commands
 
 STREAM = """
 from kafka_assets import kafka_asset
@@ -143,3 +144,10 @@ def project(tmp_path: Path, broker: str, spark_remote: str, monkeypatch: pytest.
     yield Project(folder=tmp_path, broker=broker, engine=engine)
     devstack.down(tmp_path / ".kafka_assets")
     engine.dispose()
+
+
+@pytest.fixture
+def command(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """The command line in the project's folder."""
+    monkeypatch.chdir(project.folder)
+    return Commands(monkeypatch, capsys)

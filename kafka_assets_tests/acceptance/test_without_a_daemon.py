@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+import pytest
 
 from kafka_assets_tests.acceptance.conftest import Project
+from kafka_assets_tests.commands import Commands
 
 
-def test_run_lands_all_that_was_there_and_says_so(project: Project) -> None:
+def test_run_lands_all_that_was_there_and_says_so(project: Project, command: Commands) -> None:
     project.topic("cron")
     project.declare("cron", topic="cron", max_records=700)
     project.produce("cron", 0, 6_000, bad_every=1_000)
 
-    seen = _json(project, "plan", "--dry-run")
+    seen = command("plan", "--dry-run", "--json").json
     assert [one["offsets"] for one in seen["slices"]] == [667, 667, 666] * 3
     assert seen["written"] is False
     assert project.sql("select count(*) from sqlite_master") == 0, "a dry run makes no ledger"
 
-    done = _json(project, "run", "--until-caught-up")
+    done = command("run", "--until-caught-up", "--json").json
     assert done["caught_up"] is True
     assert [(one["committed_through"], one["lag"]) for one in done["partitions"]] == [(2_000, 0)] * 3
     assert project.sql("select count(*) from cron") == 6_000 - 6
     assert project.sql("select count(*) from kafka_quarantine") == 6
     assert project.sql("select count(*) from kafka_gap") == 0
 
-    again = _json(project, "run", "--until-caught-up")
+    again = command("run", "--until-caught-up", "--json").json
     assert again["runs"] == 0 and again["caught_up"] is True
 
     project.produce("cron", 6_000, 6_300)
-    planned = _json(project, "plan")
+    planned = command("plan", "--json").json
     assert sum(one["offsets"] for one in planned["slices"]) == 300
-    assert _json(project, "run", "cron")["failures"] == []
+    assert command("run", "cron", "--json").json["failures"] == []
     assert project.sql("select count(*) from cron") == 6_300 - 6
 
 
-def test_a_slice_that_fails_is_an_exit_code_of_one_and_the_others_land(project: Project) -> None:
+def test_a_slice_that_fails_is_an_exit_code_of_one_and_the_others_land(project: Project, command: Commands) -> None:
     project.topic("spoilt")
     project.declare("spoilt", topic="spoilt", attributes='on_bad="fail", max_attempts=1')
     project.produce("spoilt", 0, 900, bad_every=601)  # one bad record, in one of three partitions
 
-    done = _json(project, "run", "--until-caught-up", code=1)
+    done = command("run", "--until-caught-up", "--json", code=1).json
 
     assert done["failed_slices"] == 1 and done["remaining"] == 300
     assert "on_bad: fail" in done["failures"][-1]
@@ -52,25 +48,16 @@ def test_a_slice_that_fails_is_an_exit_code_of_one_and_the_others_land(project: 
     assert project.sql("select count(*) from kafka_publication where state = 'failed'") == 1
 
 
-def test_what_cannot_be_done_is_said_in_words(project: Project, monkeypatch) -> None:
+def test_what_cannot_be_done_is_said_in_words(
+    project: Project, command: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.declare("lonely", topic="lonely")
-    wrong = _run(project, "run", "nobody", code=2)
-    assert "there is no stream 'nobody'" in wrong.stderr and "lonely" in wrong.stderr
-    missing = _run(project, "run", "--until-caught-up", code=1)
-    assert "lonely" in missing.stderr and "Traceback" not in missing.stderr
-    assert "no duration" in _run(project, "run", "--patience", "soon", code=2).stderr
+    wrong = command("run", "nobody", code=2)
+    assert "there is no stream 'nobody'" in wrong.err and "lonely" in wrong.err
+    missing = command("run", "--until-caught-up", code=1)
+    assert "lonely" in missing.err
+    assert "no duration" in command("run", "--patience", "soon", code=2).err
     monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    for command in (["plan", "--dry-run"], ["run", "--until-caught-up"]):
-        down = _run(project, *command, code=1)
-        assert "127.0.0.1:1" in down.stderr and "Traceback" not in down.stderr
-
-
-def _json(project: Project, *command: str, code: int = 0) -> Any:
-    return json.loads(_run(project, *command, "--json", code=code).stdout)
-
-
-def _run(project: Project, *command: str, code: int) -> subprocess.CompletedProcess[str]:
-    arguments: Sequence[str] = [str(Path(sys.executable).with_name("kafka-assets")), *command]
-    done = subprocess.run(arguments, cwd=project.folder, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    for words in (["plan", "--dry-run"], ["run", "--until-caught-up"]):
+        down = command(*words, code=1)
+        assert "127.0.0.1:1" in down.err
