@@ -19,6 +19,7 @@ from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.echo import Echo, echo
 from kafka_assets.assets.planning import StreamPlan, passes
 from kafka_assets.assets.requesting import request_runs
+from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
 from kafka_assets.errors import KafkaAssetsError, Retryable
@@ -209,6 +210,7 @@ def _tell(
                 " · their failed runs say why · correct it, and materialize their keys"
             )
     told = echo(engine, streams, cursor, instance=instance)
+    forget_runs(instance, _in_turn(streams, cursor.turn)[0])
     result.events += told.events
     return told
 

@@ -10,6 +10,7 @@ from kafka_assets import kafka_asset
     target="orders",
     schema="id BIGINT NOT NULL, customer STRING, amount DECIMAL(12,2), placed_at TIMESTAMP",
     slices={"max_records": 500_000, "max_delay": "2s"},
+    keep_keys="30d",
     group_name="shop",
 )
 def orders(records: DataFrame) -> DataFrame:

@@ -43,6 +43,14 @@ run_monitoring:
 sensors:
   use_threads: true
   num_workers: 4
+# Ticks are many: one in five seconds. Runs go with their keys, where a stream says keep_keys.
+retention:
+  sensor:
+    purge_after_days:
+      skipped: 1
+      success: 7
+      failure: 30
+      started: 7
 """
 
 _ASK = {"query": "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"}
