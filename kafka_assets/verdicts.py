@@ -46,7 +46,10 @@ class Place:
     last_stable: int
     high_watermark: int
     tail_offsets: int = 0
+    """So many offsets are in its slices, as far as was looked; `tail_through` is where the last of those ends."""
+    tail_through: int | None = None
     tail_end: int | None = None
+    """Where the newest slice ends."""
     tail_uncommitted_from: int | None = None
     waits_ms: int = 0
     """Since when the oldest of what waits has waited: to be planned, or to be committed."""
@@ -86,8 +89,9 @@ def no_gaps(places: Sequence[Place], *, below: int, found: Sequence[str] = ()) -
     """`below`: uncommitted slices under committed_through; `found`: what kafka_gap says, where it was asked."""
     wrong = [*found]
     for one in places:
-        expected = one.planned_through - one.committed_through
-        if one.tail_offsets != expected or (expected and one.tail_end != one.planned_through):
+        expected = (one.planned_through if one.tail_through is None else one.tail_through) - one.committed_through
+        reached = one.committed_through if one.tail_end is None else one.tail_end
+        if one.tail_offsets != expected or reached != one.planned_through:
             wrong.append(f"{one.named}: slices cover {one.tail_offsets} of the {expected} offsets that wait")
         elif expected and one.tail_uncommitted_from != one.committed_through:
             wrong.append(f"{one.named}: committed_through is {one.committed_through}, and not what it should be")

@@ -511,7 +511,7 @@ class LiveContract:
             skip_ahead(engine, source, 0, expected=5, new=[NewSlice(5, 9, "skipped", "r")], asset=ASSET)
         assert _plan(engine, source, 5, NewSlice(5, 8, "lost", "expired"), owner="another") is None
         assert _plan(engine, source, 5, NewSlice(5, 8, "lost", "expired"), owner="live-1") == []
-        assert [one[1:5] for one in windows(engine)] == [(0, 5, False, "committed"), (5, 8, False, "planned")]
+        assert [one[1:5] for one in windows(engine)] == [(0, 5, False, "committed"), (5, 8, False, None)]
         live.land(8, 10)
         assert [one[1:4] for one in windows(engine)] == [(0, 5, False), (5, 8, False), (8, 10, True)]
         assert committed_through(engine) == 10

@@ -70,7 +70,7 @@ def slices(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List a stream's slices, and what became of each."""
+    """List a stream's slices, also of topics that were created again, and what became of each."""
     from kafka_assets.ledger.slice_list import Wanted, list_slices
     from kafka_assets.settings import load_settings
     from kafka_assets.streams import root_of
@@ -85,6 +85,7 @@ def slices(
         wanted=Wanted(partition=partition),
         state=state,
         limit=limit,
+        gone=True,
     )
     engine.dispose()
     rows = [{**asdict(one), "slice": str(one.key), "offsets": one.key.offsets} for one in listed]

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Connection, Engine, func, select, union_all
+from sqlalchemy import Connection, Engine, Select, func, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import each
 from kafka_assets.plan import SKIP_REASON, Backlog, SkipPolicy, jump
 from kafka_assets.streams import Stream
 
@@ -68,7 +70,7 @@ def waiting_of(connection: Connection, *, asset: str, source_id: int) -> dict[in
             p.asset == asset,
             s.kind == "normal",
             s.is_open.is_(False),
-            s.source_id == source_id,
+            s.source_id + 0 == source_id,  # not by the index of the source's slices, which are all of history
         )
         .group_by(s.partition)
     ).all()
@@ -110,19 +112,15 @@ def database_ms(engine: Engine) -> int:
 def skipped_lately(connection: Connection, places: Sequence[Place]) -> int:
     """How many offsets the newest slices of these partitions leave out, by policy or by hand."""
     s = t.slice_.c
-    skipped = 0
-    for at in range(0, len(places), 100):  # SQLite takes at most 500 SELECTs in one
-        newest = [
-            select(
-                select(s.kind, s.start_offset, s.end_offset)
-                .where(s.source_id == source_id, s.partition == partition)
-                .order_by(s.start_offset.desc())
-                .limit(LATELY)
-                .subquery()
-            )
-            for source_id, partition in places[at : at + 100]
-        ]
-        found = union_all(*newest).subquery()
-        offsets = func.sum(found.c.end_offset - found.c.start_offset)
-        skipped += int(connection.scalar(select(offsets).where(found.c.kind == "skipped")) or 0)
-    return skipped
+    left_out: list[Select[Any]] = []
+    for source_id, partition in places:
+        newest = (
+            select(s.kind, s.start_offset, s.end_offset)
+            .where(s.source_id == source_id, s.partition == partition)
+            .order_by(s.start_offset.desc())
+            .limit(LATELY)
+            .subquery()
+        )
+        offsets = func.sum(newest.c.end_offset - newest.c.start_offset)
+        left_out.append(select(offsets.label("offsets")).where(newest.c.kind == "skipped"))
+    return sum(int(row.offsets or 0) for row in each(connection, left_out))

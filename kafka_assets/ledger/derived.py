@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, insert, literal, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import Connection, Engine, Row, Select, and_, insert, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.publications import batches, each
 
 PER_PARTITION = 1000
 """A downstream that is declared late gets the publications of a long history over several ticks."""
@@ -44,22 +45,23 @@ def add_publications(
 
 
 def _behind(connection: Connection, asset: str, stream: str, *, gone: bool) -> list[tuple[int, int]]:
-    """Where the asset lacks its committed row, a publication, or a step over what is lost: one question for all."""
+    """Where the asset lacks its committed row, a publication, or a step over what is lost: one question for many."""
     g, d = t.progress.c, t.committed.c
     mine = and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition)
-    lacking = _lacking(asset, g.source_id, g.partition).correlate(t.progress, t.committed).exists()
     rows = connection.execute(
-        select(g.source_id, g.partition)
+        select(g.source_id, g.partition, g.planned_through, d.committed_through)
         .join_from(t.progress, t.source, t.source.c.id == g.source_id)
         .outerjoin(t.committed, mine)
-        .where(
-            t.source.c.stream == stream,
-            *([] if gone else [t.source.c.retired_at.is_(None)]),
-            d.asset.is_(None) | ((d.committed_through < g.planned_through) & lacking),
-        )
+        .where(t.source.c.stream == stream, *([] if gone else [t.source.c.retired_at.is_(None)]))
         .order_by(g.source_id, g.partition)
+    ).all()
+    new = {(row.source_id, row.partition) for row in rows if row.committed_through is None}
+    waiting = [row for row in rows if row.committed_through is not None and row.committed_through < row.planned_through]
+    lacking = each(
+        connection,
+        [_lacking(asset, row.source_id, row.partition, above=row.committed_through).limit(1) for row in waiting],
     )
-    return [(row.source_id, row.partition) for row in rows]
+    return sorted(new | {(row.source_id, row.partition) for row in lacking})
 
 
 def _add(engine: Engine, asset: str, place: tuple[int, int], *, limit: int, gone: bool) -> int:
@@ -69,36 +71,12 @@ def _add(engine: Engine, asset: str, place: tuple[int, int], *, limit: int, gone
         locked = select(t.source.c.retired_at).where(t.source.c.id == source_id).with_for_update()
         if connection.scalar(locked) is not None and not gone:
             return 0
-        if _through(connection, asset, source_id, partition) is None:
-            origin = connection.scalar(
-                select(t.progress.c.origin).where(
-                    t.progress.c.source_id == source_id, t.progress.c.partition == partition
-                )
-            )
-            connection.execute(
-                insert(t.committed).values(
-                    asset=asset, source_id=source_id, partition=partition, committed_through=origin, updated_at=now_ts()
-                )
-            )
-        mine = and_(t.committed.c.asset == asset, t.committed.c.source_id == source_id)
-        missing = _lacking(asset, source_id, partition).join_from(
-            t.slice_, t.committed, mine & (t.committed.c.partition == partition)
-        )
-        found = connection.execute(missing.order_by(t.slice_.c.start_offset).limit(limit)).all()
-        for row in found:
-            if row.kind != "normal":
-                continue
-            made = connection.execute(
-                insert(t.publication).values(
-                    slice_id=row.id,
-                    start_offset=row.start_offset,
-                    end_offset=row.end_offset,
-                    asset=asset,
-                    state="planned",
-                )
-            )
-            assert made.inserted_primary_key is not None
-            connection.execute(insert(t.claim).values(publication_id=made.inserted_primary_key[0]))
+        through = _through(connection, asset, source_id, partition)
+        if through is None:
+            through = _begin(connection, asset, source_id, partition)
+        missing = _lacking(asset, source_id, partition, above=through).order_by(t.slice_.c.start_offset)
+        found = connection.execute(missing.limit(limit)).all()
+        _insert(connection, asset, [row for row in found if row.kind == "normal"])
         if any(row.kind != "normal" for row in found):
             advance(connection, asset=asset, source_id=source_id, partition=partition)
     return sum(row.kind == "normal" for row in found)
@@ -111,15 +89,43 @@ def _through(connection: Connection, asset: str, source_id: int, partition: int)
     )
 
 
-def _lacking(asset: str, source_id: Any, partition: Any):
+def _begin(connection: Connection, asset: str, source_id: int, partition: int) -> int:
+    """The asset's committed row of a partition, where that begins."""
+    g = t.progress.c
+    origin = connection.scalars(select(g.origin).where(g.source_id == source_id, g.partition == partition)).one()
+    connection.execute(
+        insert(t.committed).values(
+            asset=asset, source_id=source_id, partition=partition, committed_through=origin, updated_at=now_ts()
+        )
+    )
+    return origin
+
+
+def _insert(connection: Connection, asset: str, slices: Sequence[Row[Any]]) -> None:
+    """A planned publication of each slice, and its claim: by a few statements, however many they are."""
+    p = t.publication.c
+    for some in batches(slices):
+        connection.execute(
+            insert(t.publication),
+            [
+                {"slice_id": row.id, "start_offset": row.start_offset, "end_offset": row.end_offset, "asset": asset}
+                for row in some
+            ],
+        )
+        made = select(p.id).where(p.slice_id.in_([row.id for row in some]), p.asset == asset).order_by(p.id)
+        connection.execute(insert(t.claim).from_select(["publication_id"], made))
+
+
+def _lacking(asset: str, source_id: int, partition: int, *, above: int) -> Select[Any]:
     """Slices above the asset's committed row without a publication of it, and lost ones right at that."""
-    s, d = t.slice_.c, t.committed.c
-    has = aliased(t.publication)
-    return select(s.id, s.start_offset, s.end_offset, s.kind).where(
+    s, p = t.slice_.c, t.publication.alias("its").c
+    # Asked slice by slice, as in `committed.uncommitted_by`.
+    has = select(p.id).where(p.slice_id == s.id, p.asset == asset).scalar_subquery()
+    return select(s.id, s.source_id, s.partition, s.start_offset, s.end_offset, s.kind).where(
         s.source_id == source_id,
         s.partition == partition,
-        s.start_offset >= d.committed_through,
+        s.start_offset >= above,
         s.is_open.is_(False),
-        ~select(literal(1)).where(has.c.slice_id == s.id, has.c.asset == asset).exists(),
-        (s.kind == "normal") | (s.start_offset == d.committed_through),
+        has.is_(None),
+        (s.kind == "normal") | (s.start_offset == above),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ from sqlalchemy import (
     ColumnClause,
     Connection,
     Engine,
+    Row,
+    Select,
     and_,
     case,
     column,
@@ -19,21 +21,29 @@ from sqlalchemy import (
     select,
     table,
     text,
-    union_all,
 )  # fmt: skip
 
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.behind import skipped_lately
+from kafka_assets.ledger.behind import LATELY, skipped_lately
+from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import each
+from kafka_assets.ledger.requests import waits
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.slices import SliceKey
 from kafka_assets.verdicts import ASKED_OFTEN, Place, Recent, Waiting
 
 NEWEST = 25
 """So many of each partition's newest slices are looked at."""
+LOWEST = 1000
+"""Of what lies above committed_through, so many slices are looked at: one that was given up long ago has all of later
+history above it."""
 ROWS = 200_000
 """Slices are counted in their table, newest first, until they have so many rows."""
+
+_Partition = tuple[int, int]
+"""A source's id, and a partition."""
 
 
 @dataclass(frozen=True)
@@ -74,58 +84,80 @@ def gaps_of(engine: Engine, *, stream: str, asset: str, limit: int = 10) -> list
 
 
 def _places(connection: Connection, asset: str) -> list[Place]:
-    s, g, d, src, p = t.slice_.c, t.progress.c, t.committed.c, t.source.c, t.publication.c
-    open_ = and_(s.kind == "normal", func.coalesce(p.state, "planned") != "committed")
-    tail = (
-        select(
-            g.source_id,
-            g.partition,
-            func.sum(s.end_offset - s.start_offset).label("offsets"),
-            func.max(s.end_offset).label("reached"),
-            func.min(case((open_, s.start_offset))).label("open_from"),
-            func.min(case((open_, s.created_at))).label("created_at"),
-        )
-        .join_from(t.committed, t.progress, and_(d.source_id == g.source_id, d.partition == g.partition))
-        .join(
-            t.slice_,
-            and_(s.source_id == g.source_id, s.partition == g.partition, s.start_offset >= d.committed_through),
-        )
-        .outerjoin(t.publication, and_(p.slice_id == s.id, p.asset == asset))
-        .where(d.asset == asset)
-        .group_by(g.source_id, g.partition)
-        .subquery()
-    )
+    g, d, src = t.progress.c, t.committed.c, t.source.c
     rows = connection.execute(
         select(
-            src.topic, src.incarnation, g.partition, g.planned_through, d.committed_through, g.log_start,
-            g.last_stable, g.high_watermark, tail.c.offsets, tail.c.reached, tail.c.open_from, tail.c.created_at,
-            g.pending_since, now_ms().label("now"),
+            src.topic, g.source_id, g.partition, g.planned_through, d.committed_through, g.log_start, g.last_stable,
+            g.high_watermark, g.pending_since, now_ms().label("now"),
         )
         .join_from(t.committed, t.progress, and_(d.source_id == g.source_id, d.partition == g.partition))
         .join(t.source, src.id == g.source_id)
-        .outerjoin(tail, and_(tail.c.source_id == g.source_id, tail.c.partition == g.partition))
         .where(d.asset == asset, src.retired_at.is_(None))
         .order_by(src.topic, g.partition)
     ).all()  # fmt: skip
-    return [
-        Place(
-            topic=row.topic,
-            partition=row.partition,
-            planned_through=row.planned_through,
-            committed_through=row.committed_through,
-            log_start=row.log_start,
-            last_stable=row.last_stable,
-            high_watermark=row.high_watermark,
-            tail_offsets=int(row.offsets or 0),
-            tail_end=row.reached,
-            tail_uncommitted_from=row.open_from,
-            waits_ms=max(
-                0 if row.pending_since is None else row.now - row.pending_since,
-                0 if row.created_at is None else row.now - int(row.created_at.timestamp() * 1000),
-            ),
+    through = {(row.source_id, row.partition): row.committed_through for row in rows}
+    tails = _tails(connection, asset, through)
+    found: list[Place] = []
+    for row in rows:
+        tail = tails[row.source_id, row.partition]
+        found.append(
+            Place(
+                topic=row.topic,
+                partition=row.partition,
+                planned_through=row.planned_through,
+                committed_through=row.committed_through,
+                log_start=row.log_start,
+                last_stable=row.last_stable,
+                high_watermark=row.high_watermark,
+                tail_offsets=int(tail.offsets or 0),
+                tail_through=tail.through,
+                tail_end=tail.reached,
+                tail_uncommitted_from=tail.open_from,
+                waits_ms=max(
+                    0 if row.pending_since is None else row.now - row.pending_since,
+                    0 if tail.created_at is None else row.now - int(tail.created_at.timestamp() * 1000),
+                ),
+            )
         )
-        for row in rows
-    ]
+    return found
+
+
+def _tails(connection: Connection, asset: str, through: Mapping[_Partition, int]) -> dict[_Partition, Row[Any]]:
+    """Of each partition what lies above committed_through: so many slices of it, and where the newest one ends.
+
+    Each partition by a SELECT of its own, with its offset as a value: no planner knows how little lies above a column.
+    """
+    s = t.slice_.c
+
+    def tail(place: _Partition, above: int) -> Select[Any]:
+        mine = and_(s.source_id == place[0], s.partition == place[1], s.start_offset >= above)
+        open_ = and_(s.kind == "normal", uncommitted_by(asset))
+        lowest = (
+            select(
+                s.start_offset,
+                s.end_offset,
+                case((open_, s.start_offset)).label("open_from"),
+                case((open_, s.created_at)).label("created_at"),
+            )
+            .where(mine)
+            .order_by(s.start_offset)
+            .limit(LOWEST)
+            .subquery()
+        )
+        newest = select(s.end_offset).where(mine).order_by(s.start_offset.desc()).limit(1).scalar_subquery()
+        c = lowest.c
+        return select(
+            literal(place[0]).label("source_id"),
+            literal(place[1]).label("partition"),
+            func.sum(c.end_offset - c.start_offset).label("offsets"),
+            func.max(c.end_offset).label("through"),
+            newest.label("reached"),
+            func.min(c.open_from).label("open_from"),
+            func.min(c.created_at).label("created_at"),
+        )
+
+    rows = each(connection, [tail(place, above) for place, above in sorted(through.items())])
+    return {(row.source_id, row.partition): row for row in rows}
 
 
 def _read_by(connection: Connection, asset: str) -> list[tuple[int, int]]:
@@ -141,19 +173,21 @@ def _read_by(connection: Connection, asset: str) -> list[tuple[int, int]]:
 def _below(connection: Connection, asset: str) -> int:
     """Slices that wait below committed_through: by the index of what is not committed, which is short."""
     p, s, d = t.publication.c, t.slice_.c, t.committed.c
-    statement = (
-        select(func.count())
-        .select_from(t.publication)
-        .join(t.slice_, s.id == p.slice_id)
-        .join(t.committed, and_(d.asset == p.asset, d.source_id == s.source_id, d.partition == s.partition))
-        .where(p.asset == asset, p.state != "committed", s.kind == "normal", s.start_offset < d.committed_through)
+    through = {
+        (row.source_id, row.partition): row.committed_through
+        for row in connection.execute(select(d.source_id, d.partition, d.committed_through).where(d.asset == asset))
+    }
+    waiting = connection.execute(
+        select(s.source_id, s.partition, s.start_offset)
+        .join_from(t.publication, t.slice_, s.id == p.slice_id)
+        .where(*waits(asset), s.kind == "normal")
     )
-    return connection.scalar(statement) or 0
+    return sum(start < through.get((source_id, partition), 0) for source_id, partition, start in waiting)
 
 
 def _waiting(connection: Connection, asset: str) -> Waiting:
     p, s, c = t.publication.c, t.slice_.c, t.claim.c
-    mine = and_(p.asset == asset, p.state != "committed", s.kind == "normal")
+    mine = and_(*waits(asset), s.kind == "normal")
     joined = t.publication.join(t.slice_, s.id == p.slice_id).join(t.claim, c.publication_id == p.id)
     often = and_(p.state == "planned", c.requests >= ASKED_OFTEN)
     counts = connection.execute(
@@ -177,31 +211,16 @@ def _waiting(connection: Connection, asset: str) -> Waiting:
 
 def _recent(connection: Connection, asset: str, target: str | None) -> list[Recent]:
     """The newest committed slices of each partition, and what stands in the tables of them: one statement for each."""
-    p, s, d, src = t.publication.c, t.slice_.c, t.committed.c, t.source.c
+    d, src = t.committed.c, t.source.c
     places = connection.execute(
-        select(d.source_id, d.partition, src.topic, src.incarnation)
+        select(d.source_id, d.partition, d.committed_through, src.topic, src.incarnation)
         .join(t.source, src.id == d.source_id)
         .where(d.asset == asset, src.retired_at.is_(None))
     ).all()
     named = {(row.source_id, row.partition): row for row in places}
-    if not places:
+    newest = _newest(connection, asset, {place: row.committed_through for place, row in named.items()})
+    if not newest:
         return []
-    newest: list[Any] = []
-    for at in range(0, len(places), 100):  # SQLite takes at most 500 SELECTs in one
-        parts = [
-            select(
-                select(p.id, s.source_id, s.partition, p.start_offset, p.end_offset, p.rows_written, p.records_read,
-                       p.quarantined)
-                .join(t.slice_, s.id == p.slice_id)
-                .where(s.source_id == row.source_id, s.partition == row.partition, p.asset == asset,
-                       p.state == "committed")
-                .order_by(s.start_offset.desc())
-                .limit(NEWEST)
-                .subquery()
-            )
-            for row in places[at : at + 100]
-        ]  # fmt: skip
-        newest += connection.execute(union_all(*parts)).all()
     newest.sort(key=lambda row: row.id, reverse=True)
     wanted: list[int] = []
     rows = 0
@@ -232,6 +251,35 @@ def _recent(connection: Connection, asset: str, target: str | None) -> list[Rece
         )
         for row in newest
     ]
+
+
+def _newest(connection: Connection, asset: str, through: Mapping[_Partition, int]) -> list[Row[Any]]:
+    """The newest committed slices of each partition: of its newest slices, else of those below committed_through.
+
+    Where an asset was declared late, or the newest slices wait, all that lies between is left out: it may be much.
+    """
+    found = each(connection, [_committed(asset, place, newest=True) for place in sorted(through)])
+    without = through.keys() - {(row.source_id, row.partition) for row in found}
+    return found + each(connection, [_committed(asset, place, below=through[place]) for place in sorted(without)])
+
+
+def _committed(asset: str, place: _Partition, *, newest: bool = False, below: int | None = None) -> Select[Any]:
+    p, s = t.publication.c, t.slice_.c
+    mine = and_(s.source_id == place[0], s.partition == place[1])
+    statement = (
+        select(p.id, s.source_id, s.partition, p.start_offset, p.end_offset, p.rows_written, p.records_read,
+               p.quarantined)
+        .join_from(t.slice_, t.publication, s.id == p.slice_id)
+        .where(mine, p.asset == asset, p.state == "committed")
+        .order_by(s.start_offset.desc())
+        .limit(NEWEST)
+    )  # fmt: skip
+    if newest:
+        o = t.slice_.alias("newer").c
+        latest = select(o.start_offset).where(o.source_id == place[0], o.partition == place[1])
+        first = latest.order_by(o.start_offset.desc()).limit(1).offset(LATELY).scalar_subquery()
+        statement = statement.where(s.start_offset >= func.coalesce(first, 0))
+    return statement if below is None else statement.where(s.start_offset < below)
 
 
 def _by_offsets(connection: Connection, target: str) -> bool:

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, func, literal, select, update
+from sqlalchemy import Connection, Engine, and_, literal, select, update
 
 from kafka_assets.errors import Fenced, KeysUnknown, LeaseHeld, LedgerBusy, OutcomeUnknown, TopicChanged
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import terminate, unconnected
+from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.sources import Source
@@ -118,7 +119,9 @@ def ready(engine: Engine, leases: Sequence[Lease], *, asset: str) -> dict[Lease,
             ).one()
             if row.owner != lease.owner:
                 raise taken_over(lease)
-            way = None if row.committed_through >= row.planned_through else _in_the_way(connection, lease, asset)
+            way = None
+            if row.committed_through < row.planned_through:
+                way = _in_the_way(connection, lease, asset, above=row.committed_through)
             found[lease] = Ready(row.planned_through, way)
     return found
 
@@ -235,20 +238,18 @@ def _locked(connection: Connection, leases: Sequence[Lease], *, skip_locked: boo
     return found
 
 
-def _in_the_way(connection: Connection, lease: Lease, asset: str) -> str:
-    s, p, c, d = t.slice_.c, t.publication.c, t.claim.c, t.committed.c
+def _in_the_way(connection: Connection, lease: Lease, asset: str, *, above: int) -> str:
+    s, p, c = t.slice_.c, t.publication.c, t.claim.c
     row = connection.execute(
         select(s.start_offset, s.end_offset, p.state, c.run_id, c.failure, (c.lease_until > now_ms()).label("claimed"))
-        .join_from(t.slice_, t.committed, and_(d.source_id == s.source_id, d.partition == s.partition))
-        .outerjoin(t.publication, and_(p.slice_id == s.id, p.asset == asset))
+        .outerjoin_from(t.slice_, t.publication, and_(p.slice_id == s.id, p.asset == asset))
         .outerjoin(t.claim, c.publication_id == p.id)
         .where(
             s.source_id == lease.source.id,
             s.partition == lease.partition,
-            d.asset == asset,
-            s.start_offset >= d.committed_through,
+            s.start_offset >= above,
             s.kind == "normal",
-            func.coalesce(p.state, "planned") != "committed",
+            uncommitted_by(asset),
         )
         .order_by(s.start_offset)
         .limit(1)

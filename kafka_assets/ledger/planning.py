@@ -181,8 +181,8 @@ def _insert_slice(
             created_at=now_ts(),
         )
     )
-    if new.kind == "skipped":
-        return  # nobody will land it; and where much is skipped, what is not committed must stay a short list
+    if new.kind != "normal":
+        return  # nobody will land it; and where much is left out, what is not committed must stay a short list
     slice_id = _inserted(made.inserted_primary_key)
     published = connection.execute(
         insert(t.publication).values(

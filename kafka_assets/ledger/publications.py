@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Engine, Row, select, tuple_, update
+from sqlalchemy import Connection, CursorResult, Engine, Row, Select, select, union_all, update
 
 from kafka_assets.errors import KeysUnknown
 from kafka_assets.ledger import tables as t
@@ -98,20 +98,20 @@ NOTHING = Outcome(records_read=0, landed=0, filtered=0, quarantined=0, holes=0, 
 def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceKey, Publication]:
     """The publications of these slices; every key must be a slice that the ledger planned for this asset."""
     found: dict[SliceKey, Publication] = {}
+    wanted = set(keys)
     with read(engine) as connection:
-        for some in batches(keys):
-            wanted = [(key.topic, key.incarnation, key.partition, key.start, key.end) for key in some]
-            columns = (
-                t.source.c.topic,
-                t.source.c.incarnation,
-                t.slice_.c.partition,
-                t.slice_.c.start_offset,
-                t.slice_.c.end_offset,
-            )
-            rows = connection.execute(
-                _publications().where(t.publication.c.asset == asset, tuple_(*columns).in_(wanted))
-            )
-            found.update((publication.key, publication) for publication in map(_publication, rows))
+        for (source_id, partition), starts in _starts(connection, wanted).items():
+            for some in batches(starts):
+                rows = connection.execute(
+                    _publications().where(
+                        t.publication.c.asset == asset,
+                        t.slice_.c.source_id == source_id,
+                        t.slice_.c.partition == partition,
+                        t.slice_.c.start_offset.in_(some),
+                    )
+                )
+                mine = (publication for publication in map(_publication, rows) if publication.key in wanted)
+                found.update((publication.key, publication) for publication in mine)
     unknown = [str(key) for key in keys if key not in found]
     if unknown:
         raise KeysUnknown(
@@ -120,6 +120,22 @@ def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceK
             why="slices come from planning; a key in Dagster alone is no slice",
             cure="let the sensor plan, or check that this is the database that planned it (KAFKA_ASSETS_DATABASE_URL)",
         )
+    return found
+
+
+def _starts(connection: Connection, keys: Collection[SliceKey]) -> dict[tuple[int, int], list[int]]:
+    """Where slices with these keys begin, by source and partition: an index finds them by those."""
+    topics: dict[tuple[str, int], list[SliceKey]] = {}
+    for key in keys:
+        topics.setdefault((key.topic, key.incarnation), []).append(key)
+    found: dict[tuple[int, int], list[int]] = {}
+    src = t.source.c
+    for (topic, incarnation), mine in sorted(topics.items()):
+        for source_id in connection.scalars(
+            select(src.id).where(src.topic == topic, src.incarnation == incarnation).order_by(src.id)
+        ):
+            for key in sorted(mine):
+                found.setdefault((source_id, key.partition), []).append(key.start)
     return found
 
 
@@ -256,3 +272,11 @@ def _publication(row: Row[Any]) -> Publication:
 def batches(some: Sequence[Item]) -> Iterable[Sequence[Item]]:
     """Bound values have a limit in every database; a hundred keys stay far below it."""
     return (some[at : at + 100] for at in range(0, len(some), 100))
+
+
+def each(connection: Connection, selects: Sequence[Select[Any]]) -> list[Row[Any]]:
+    """What all of these find: many by one statement, of which SQLite takes at most 500 SELECTs."""
+    found: list[Row[Any]] = []
+    for some in batches(selects):
+        found += connection.execute(union_all(*(select(one.subquery()) for one in some))).all()
+    return found

@@ -68,6 +68,14 @@ def due(
     return [Due(row[0], SliceKey(row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows]
 
 
+def waits(*assets: str) -> tuple[ColumnElement[bool], ...]:
+    """Publications of these assets that are not committed: planned, or given up."""
+    p = t.publication.c
+    # By name, since a server takes what is unlike one value for most of the table; and unlike committed, since the
+    # index leaves that out, and SQLite wants it said.
+    return (p.state.in_(("planned", "failed")), p.state != "committed", p.asset.in_(sorted(assets)))
+
+
 def _wanted() -> tuple[ColumnElement[bool], ...]:
     """What somebody has yet to land."""
     p, s = t.publication.c, t.slice_.c

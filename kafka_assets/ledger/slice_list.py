@@ -1,17 +1,18 @@
-"""Slices as an operator asks for them: of a stream's current topics, by place, state or the time of their records."""
+"""Slices as an operator asks for them: of a stream's topics, by place, state or the time of their records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import eq, ge, gt, lt
+from operator import ge, lt
 from typing import Any
 
-from sqlalchemy import Engine, Row, and_, select
+from sqlalchemy import Connection, Engine, Row, and_, func, select
 
 from kafka_assets.errors import UsageError
 from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.engine import read
 from kafka_assets.slices import SliceKey
 
@@ -59,19 +60,26 @@ def list_slices(
     wanted: Wanted | None = None,
     state: str | None = None,
     limit: int | None = None,
+    gone: bool = False,
 ) -> list[Listed]:
-    """Slices of topics that the stream reads now, in order; with a limit the newest of them.
+    """Slices of topics that the stream reads now, with `gone` also of those that it read; in order.
 
-    By time means by the records' own timestamps, as they were when the slice was committed: one that is
-    not committed has none, and is not found so.
+    With a limit the newest of them, which are found without reading the others. By time means by the records' own
+    timestamps, as they were when the slice was committed: one that is not committed has none, and is not found so;
+    and all slices of the topics are read for it.
     """
-    s, src = t.slice_.c, t.source.c
-    statement = _slices(asset).where(src.stream == stream, src.retired_at.is_(None), *_where(wanted or Wanted()))
-    if state is not None:
-        statement = statement.where(*_in_state(state))
+    if state is not None and state not in STATES:
+        raise UsageError(f"there is no state {state!r}", cure=f"choose one of {', '.join(STATES)}")
+    wanted = wanted or Wanted()
+    found: list[Row[Any]] = []
     with read(engine) as connection:
-        rows = connection.execute(statement.order_by(s.id.desc()).limit(limit)).all()
-    return sorted(map(_listed, rows), key=lambda one: (one.key.topic, one.key.partition, one.key.start))
+        for place in _places(connection, stream, asset, wanted, gone=gone):
+            # Partition by partition, from its newest slice backwards: only so every database reads no more than it has
+            # to say.
+            chosen = _slices(asset).where(*_meeting(place, wanted), *_in_state(state, place, asset))
+            found += connection.execute(chosen.order_by(t.slice_.c.start_offset.desc()).limit(limit))
+    newest = sorted(found, key=lambda row: row.id, reverse=True)[:limit]
+    return sorted(map(_listed, newest), key=lambda one: one.key)
 
 
 def find_slices(engine: Engine, *, stream: str, asset: str, keys: Sequence[SliceKey]) -> list[Listed]:
@@ -112,13 +120,32 @@ def _slices(asset: str) -> Any:
     )  # fmt: skip
 
 
-def _where(wanted: Wanted) -> list[Any]:
-    s, src, p = t.slice_.c, t.source.c, t.publication.c
-    found: list[Any] = []
+def _places(connection: Connection, stream: str, asset: str, wanted: Wanted, *, gone: bool) -> Sequence[Row[Any]]:
+    """The partitions that may have such slices: where planning ends, and what the asset has committed."""
+    src, g, d = t.source.c, t.progress.c, t.committed.c
+    mine = and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition)
+    chosen = [src.stream == stream, *([] if gone else [src.retired_at.is_(None)])]
+    chosen += [] if wanted.topic is None else [src.topic == wanted.topic]
+    chosen += [] if wanted.partition is None else [g.partition == wanted.partition]
+    return connection.execute(
+        select(g.source_id, g.partition, g.planned_through, func.coalesce(d.committed_through, g.origin).label("done"))
+        .join_from(t.progress, t.source, src.id == g.source_id)
+        .outerjoin(t.committed, mine)
+        .where(*chosen)
+    ).all()
+
+
+def _meeting(place: Row[Any], wanted: Wanted) -> list[Any]:
+    s, p = t.slice_.c, t.publication.c
+    mine = [s.source_id == place.source_id, s.partition == place.partition]
+    found = list(mine)
+    if wanted.start is not None:
+        # Slices are a chain: the first that can reach beyond it is the last that begins at or below it.
+        o = t.slice_.alias("before").c
+        before = (o.source_id == place.source_id, o.partition == place.partition, o.start_offset <= wanted.start)
+        first = select(func.max(o.start_offset)).where(*before).scalar_subquery()
+        found += [s.start_offset >= func.coalesce(first, 0), s.end_offset > wanted.start]
     for value, column, meets in (
-        (wanted.topic, src.topic, eq),
-        (wanted.partition, s.partition, eq),
-        (wanted.start, s.end_offset, gt),
         (wanted.end, s.start_offset, lt),
         (wanted.since_ms, p.last_timestamp, ge),
         (wanted.until_ms, p.first_timestamp, lt),
@@ -128,20 +155,20 @@ def _where(wanted: Wanted) -> list[Any]:
     return found
 
 
-def _in_state(state: str) -> list[Any]:
+def _in_state(state: str | None, place: Row[Any], asset: str) -> list[Any]:
     s, p = t.slice_.c, t.publication.c
-    if state not in STATES:
-        raise UsageError(f"there is no state {state!r}", cure=f"choose one of {', '.join(STATES)}")
+    normal = [s.kind == "normal", s.is_open.is_(False)]
+    if state is None:
+        return []
     if state in ("lost", "skipped"):
         return [s.kind == state]
     if state == "open":
-        return [s.is_open]
-    normal = [s.kind == "normal", s.is_open.is_(False)]
+        return [s.is_open, s.end_offset == place.planned_through]
     if state == "committed":
         return [*normal, p.state == "committed"]
-    if state == "failed":
-        return [*normal, p.state == "failed", p.state != "committed"]  # said for the index that leaves those out
-    return [*normal, (p.state == "planned") & (p.state != "committed") | p.id.is_(None)]
+    # What is not committed lies above what is.
+    wanting = [*normal, s.start_offset >= place.done, uncommitted_by(asset)]
+    return [*wanting, p.state == "failed"] if state == "failed" else [*wanting, func.coalesce(p.state, "") != "failed"]
 
 
 def _listed(row: Row[Any]) -> Listed:

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, case, func, select
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.requests import waits
 from kafka_assets.plan import Progress
 
 Place = tuple[str, int, int]
@@ -103,7 +104,7 @@ def remaining(engine: Engine, goal: Mapping[Place, int], *, leased: bool = False
                 func.coalesce(case((p.state == "planned", 1), else_=0), 0),
             )
             .join_from(t.publication, t.slice_, p.slice_id == s.id)
-            .where(p.asset.in_(assets), p.state != "committed", s.kind == "normal")
+            .where(*waits(*assets), s.kind == "normal")
         ).all()
     offsets = unplanned = 0
     for row in through:

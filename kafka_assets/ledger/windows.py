@@ -268,18 +268,17 @@ def refused(connection: Connection, key: SliceKey, slice_id: int) -> SliceRefuse
 
 
 def _open_tails(connection: Connection, which: Any) -> Sequence[Any]:
+    """The open windows of the partitions `which`, each found by where its partition's planning ends."""
     g, s, p = t.progress.c, t.slice_.c, t.publication.c
-    return connection.execute(
-        select(s.id, s.created_at, p.id.label("publication_id"))
-        .join_from(
-            t.progress,
-            t.slice_,
-            and_(s.end_offset == g.planned_through, s.source_id == g.source_id, s.partition == g.partition),
-        )
-        .join(t.publication, p.slice_id == s.id)
-        .where(which, s.is_open)
-        .order_by(s.id)
-    ).all()
+    tail = and_(s.end_offset == g.planned_through, s.source_id == g.source_id, s.partition == g.partition)
+    rows = connection.execute(
+        select(s.id, s.is_open, s.created_at, p.id.label("publication_id"))
+        # Outer, and chosen and sorted here: else SQLite begins at the slices, and reads all of history.
+        .outerjoin_from(t.progress, t.slice_, tail)
+        .outerjoin(t.publication, p.slice_id == s.id)
+        .where(which)
+    )
+    return sorted((row for row in rows if row.is_open), key=lambda row: row.id)
 
 
 def _at(place: tuple[int, int]) -> Any:

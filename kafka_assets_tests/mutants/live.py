@@ -134,8 +134,8 @@ OF_LIVE = (
     mutant(
         "an owner begins while slices wait",
         "ledger/leases.py",
-        "way = None if row.committed_through >= row.planned_through else _in_the_way(connection, lease, asset)",
-        "way = None",
+        "            if row.committed_through < row.planned_through:\n",
+        "            if False:\n",
         SQLITE + "test_an_owner_waits_for_what_is_planned_and_is_told_for_whom",
     ),
     mutant(
@@ -155,8 +155,8 @@ OF_LIVE = (
     mutant(
         "a live commit sets committed_through by the statement that locks it",
         "ledger/committed.py",
-        "    connection.execute(select(done.c.committed_through).where(mine).with_for_update()).all()\n",
-        "",
+        "select(done.c.committed_through).where(mine).with_for_update()",
+        "select(done.c.committed_through).where(mine)",
         BESIDE + "test_a_run_and_an_owner_that_commit_at_the_same_time_leave_committed_through_right[postgresql-True]",
     ),
     mutant(

@@ -157,15 +157,15 @@ OF_LOCKS = (
     mutant(
         "committed_through is set by the statement that locks it",
         "ledger/committed.py",
-        "    connection.execute(select(done.c.committed_through).where(mine).with_for_update()).all()\n",
-        "",
+        "select(done.c.committed_through).where(mine).with_for_update()",
+        "select(done.c.committed_through).where(mine)",
         NEIGHBOURS + "test_neighbours_that_commit_at_the_same_time_leave_committed_through_right[postgresql-True]",
     ),
     mutant(
         "committed_through jumps over what is not committed",
         "ledger/committed.py",
-        "            ~committed,\n",
-        "            committed,\n",
+        "            uncommitted_by(asset),\n",
+        "            ~uncommitted_by(asset),\n",
         SQLITE + "test_slices_commit_in_any_order_and_committed_through_waits_for_the_lowest",
     ),
     mutant(

@@ -1,0 +1,323 @@
+"""Each operation of a tick, a run, a live consumer, a check and a command, on a ledger with a history."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pyarrow as pa
+from sqlalchemy import Engine, text, update
+
+from kafka_assets.audit.history import BUSY, DOWNSTREAM, LANDED, LIVE, RETIRED, TOPICS, History, Topic, fill
+from kafka_assets.audit.rows_read import rows_read
+from kafka_assets.audit.streams import lags, stream_standing
+from kafka_assets.ledger import planning, told
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.behind import backlogs
+from kafka_assets.ledger.claims import Claim, claim, extend, release
+from kafka_assets.ledger.derived import add_publications
+from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.health import health
+from kafka_assets.ledger.janitor import end_expired, end_live
+from kafka_assets.ledger.last_committed import next_offsets
+from kafka_assets.ledger.leases import Lease, ready, take
+from kafka_assets.ledger.publications import Publication, find, results
+from kafka_assets.ledger.quarantined import quarantined
+from kafka_assets.ledger.requests import Due, asked_for, due, given_up, live_runs, new_token, store_request, waiting
+from kafka_assets.ledger.slice_list import Wanted, find_slices, list_slices
+from kafka_assets.ledger.sources import known_partitions, known_sources, source_in
+from kafka_assets.ledger.standing import ends_of, remaining
+from kafka_assets.ledger.windows import Author
+from kafka_assets.plan import NewSlice, Offsets, SkipPolicy
+from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
+from kafka_assets.sinks.accounting import BadPolicy
+from kafka_assets.sinks.batch import Batch
+from kafka_assets.sinks.live import LiveTable
+from kafka_assets.sinks.publish import Work, publish
+from kafka_assets.sinks.road import Table, road_for
+from kafka_assets.sinks.tables import ensure_table
+from kafka_assets.slices import SliceKey
+from kafka_assets.streams import Stream, declare
+
+_BATCH = 10
+"""So many slices, each of another partition, are landed by one run."""
+_SCHEMA = pa.schema([("id", pa.int64()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])
+_POLICY = BadPolicy("quarantine", 0.01)
+_SKIP = SkipPolicy(records=1_000_000, age=None, keep=1_000, every=timedelta(hours=1))
+_WINDOW_MS = 3_600_000
+
+Operation = Callable[[], object]
+
+
+@dataclass
+class Desk:
+    """Whoever works on one ledger: a sensor, runs, a live consumer, a check and an operator, one call after the other.
+
+    `operations` are to be called in their order, as often as wanted: what one plans the next one lands, so that as
+    much is open after all of them as before.
+    """
+
+    engine: Engine
+    history: History
+    ends: dict[str, dict[int, int]]
+    orders: Table
+    live: LiveTable
+    leases: Sequence[Lease] = ()
+    due: Sequence[Due] = ()
+    found: Sequence[Publication] = ()
+    claims: Sequence[Claim] = ()
+    streams: Mapping[str, Stream] = field(default_factory=dict[str, Stream])
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """By name, first what a tick does, then a run, a live consumer, the checks, and commands."""
+        return {
+            "tick: sources": self._sources,
+            "tick: observe 10 partitions": self._observe,
+            "tick: plan 10 slices": self._plan,
+            "tick: publications that assets lack": self._lacking,
+            "tick: what is due": self._due,
+            "tick: what waits, and what was given up": self._standing,
+            "tick: a request of 10 slices": self._request,
+            "tick: what was left behind": self._left_behind,
+            "tick: what Dagster is told": self._told,
+            "tick: how far behind": self._backlog,
+            "tick: a topic created again": self._created_again,
+            "run: find 10 slices": self._find,
+            "run: claim 10 slices": self._claim,
+            "run: extend the leases": self._extend,
+            "run: commit 10 slices": self._commit,
+            "live: where to begin": self._ready,
+            "live: commit a batch of 10 partitions": self._live_batch,
+            "check: all of a stream": self._checks,
+            "command: lag": self._lag,
+            "command: streams": self._streams,
+            **{f"command: slices{f' --state {state}' if state else ''}": self._slices(state) for state in _STATES},
+            "command: replay by offsets": self._by_offsets,
+            "command: replay by key": self._by_key,
+            "command: run, what is left": self._remaining,
+            "command: quarantine list": self._quarantined,
+            "query: the run of a row": lambda: self._query(_LINEAGE),
+            "query: where an offset went": lambda: self._query(_WHERE),
+            "library: next offsets": lambda: next_offsets(self.engine, group=LANDED),
+        }
+
+    def _sources(self) -> None:
+        known = known_sources(self.engine, sorted(self.streams))
+        known_partitions(self.engine, [one.id for some in known.values() for one in some])
+
+    def _observe(self) -> None:
+        ends = self.ends[LANDED]
+        new = {partition: end + _topic(LANDED).size for partition, end in ends.items()}
+        at = {partition: Offsets(0, end, end) for partition, end in new.items()}
+        planning.observe(self.engine, self.history.sources[LANDED], offsets=at, origins={}, asset=LANDED)
+
+    def _plan(self) -> None:
+        self.plan(LANDED, count=1)
+
+    def plan(self, stream: str, *, count: int) -> list[SliceKey]:
+        """Plan so many slices in each partition of a stream."""
+        size, planned = _topic(stream).size, list[SliceKey]()
+        for partition, at in self.ends[stream].items():
+            new = [NewSlice(at + number * size, at + (number + 1) * size) for number in range(count)]
+            source = self.history.sources[stream]
+            done = planning.commit_plan(self.engine, source, partition, expected=at, slices=new, asset=stream)
+            assert done is not None, "nobody else plans in a scratch ledger"
+            planned += done
+            self.ends[stream][partition] = new[-1].end
+        return planned
+
+    def _lacking(self) -> None:
+        add_publications(self.engine, asset=LANDED, stream=LANDED, gone=False)
+        add_publications(self.engine, asset=DOWNSTREAM, stream=LANDED)
+
+    def _due(self) -> None:
+        self.due = due(self.engine, asset=LANDED, topics=[LANDED], limit=_BATCH)
+
+    def _standing(self) -> None:
+        assets = sorted(self.streams)
+        waiting(self.engine, assets=assets)
+        given_up(self.engine, assets=assets)
+        live_runs(self.engine, asset=LANDED)
+        asked_for(self.engine, asset=LANDED)
+
+    def _request(self) -> None:
+        stored = store_request(self.engine, self.due, token=new_token())
+        assert stored, "nobody else asks in a scratch ledger"
+
+    def _left_behind(self) -> None:
+        end_expired(self.engine, log=_log)
+        end_live(self.engine, log=_log)
+
+    def _told(self) -> None:
+        assets = sorted(self.streams)
+        with read(self.engine) as connection:
+            _, head = told.moment(connection)
+            told.unfinished(connection, assets=assets)
+            told.between(connection, head - 500, head, assets=assets)
+            told.between(connection, head // 2, head // 2 + 100, assets=assets)
+            told.those(connection, [one.publication_id for one in self.due])
+
+    def _backlog(self) -> None:
+        ends = {partition: (end, end + 10_000_000) for partition, end in self.ends[LANDED].items()}
+        source = self.history.sources[LANDED]
+        backlogs(self.engine, asset=LANDED, source_id=source.id, ends=ends, policy=_SKIP, young_from={})
+
+    def _created_again(self) -> None:
+        with write(self.engine) as connection:
+            source_in(connection, stream=RETIRED, topic=RETIRED, topic_id="another")
+            connection.rollback()
+
+    def _find(self) -> None:
+        self.found = list(find(self.engine, asset=LANDED, keys=[one.key for one in self.due]).values())
+
+    def _claim(self) -> None:
+        self.claims = claim(self.engine, self.found, run_id="bench")
+
+    def _extend(self) -> None:
+        extend(self.engine, self.claims)
+
+    def _commit(self) -> None:
+        work = Work(
+            claims=self.claims,
+            table=self.orders,
+            chunks=lambda: (_chunk(one.publication.key) for one in self.claims),
+            confirm=lambda seen: None,
+            expired={},
+            bad_policy=_POLICY,
+            run_id="bench",
+            code_version="bench",
+            replaces=False,
+        )
+        publish(self.engine, road_for(self.engine), work)
+        release(self.engine, self.claims)
+        results(self.engine, [one.id for one in self.found])
+
+    def _ready(self) -> None:
+        ready(self.engine, self.leases, asset=LIVE)
+
+    def _live_batch(self) -> None:
+        ends = self.ends[LIVE]
+        source = self.history.sources[LIVE]
+        keys = [SliceKey(source.topic, source.incarnation, part, end, end + 1) for part, end in ends.items()]
+        self.live.publish(self.leases, Batch([_chunk(key) for key in keys]))
+        for part in ends:
+            ends[part] += 1
+
+    def _checks(self) -> None:
+        health(self.engine, asset=LANDED, target=self.orders.name, counted=True)
+
+    def _lag(self) -> None:
+        lags(self.engine, assets=sorted(self.streams))
+
+    def _streams(self) -> None:
+        stream_standing(self.engine, list(self.streams.values()))
+
+    def _slices(self, state: str) -> Operation:
+        return lambda: list_slices(self.engine, stream=LANDED, asset=LANDED, state=state or None, limit=20)
+
+    def _by_offsets(self) -> None:
+        start = _middle(self.history)
+        wanted = Wanted(topic=LANDED, partition=3, start=start + 1, end=start + 2)
+        list_slices(self.engine, stream=LANDED, asset=LANDED, wanted=wanted)
+
+    def _by_key(self) -> None:
+        find_slices(self.engine, stream=LANDED, asset=LANDED, keys=[one.key for one in self.due])
+
+    def _remaining(self) -> None:
+        remaining(self.engine, ends_of(self.engine, assets=sorted(self.streams)))
+
+    def _quarantined(self) -> None:
+        quarantined(self.engine, asset=LANDED, limit=20)
+
+    def _query(self, query: str) -> None:
+        source = self.history.sources[LANDED]
+        values = {"source": source.id, "partition": 3, "offset": _middle(self.history) + 1}
+        with read(self.engine) as connection:
+            connection.execute(text(query), values).all()
+
+
+_log = logging.getLogger(__name__)
+_STATES = ("", "planned", "committed", "failed", "lost", "open")
+_LINEAGE = """
+SELECT y.run_id, y.code_version, y.committed_at, y.slice_id, y.start_offset, y.end_offset, y.attempt
+FROM kafka_lineage y
+WHERE y.table_name = 'orders' AND y.kafka_source = :source AND y.kafka_partition = :partition
+  AND y.start_offset <= :offset AND y.end_offset > :offset
+"""
+_WHERE = """
+SELECT s.id, s.start_offset, s.end_offset, s.kind, s.reason, u.asset, u.state, u.run_id, u.committed_at
+FROM kafka_slice s
+LEFT JOIN kafka_publication u ON u.slice_id = s.id
+WHERE s.source_id = :source AND s.partition = :partition AND s.start_offset <= :offset AND s.end_offset > :offset
+"""
+
+
+@contextmanager
+def desk(engine: Engine, *, slices: int, say: Callable[[str], None] = lambda what: None) -> Generator[Desk]:
+    """An empty ledger, filled with so many slices of history, and with what is open on any day."""
+    history = fill(engine, slices=slices, say=say)
+    road = road_for(engine)
+    streams = {
+        name: declare(name=name, topic=name, target=name, schema="id BIGINT") for name in sorted(history.sources)
+    }
+    live = LiveTable(
+        engine,
+        ensure_table(engine, road, name=LIVE, asset=LIVE, schema=_SCHEMA),
+        by=Author(LIVE, run_id="bench", code_version="bench"),
+        bad_policy=_POLICY,
+        lease_ms=_WINDOW_MS,
+    )
+    orders = ensure_table(engine, road, name=LANDED, asset=LANDED, schema=_SCHEMA)
+    ends = {name: dict(mine) for name, mine in history.ends.items()}
+    made = Desk(engine, history, ends, orders, live, streams=streams)
+    for stream in (LANDED, BUSY, RETIRED):
+        planned = made.plan(stream, count=2)
+        _give_up(engine, planned[5], asset=stream)
+    places = [(history.sources[LIVE], partition) for partition in history.ends[LIVE]]
+    made.leases = take(engine, places, owner="bench", lease_ms=_WINDOW_MS).leases
+    try:
+        yield made
+    finally:
+        live.close()
+
+
+def _give_up(engine: Engine, key: SliceKey, *, asset: str) -> None:
+    [one] = find(engine, asset=asset, keys=[key]).values()
+    with write(engine) as connection:
+        connection.execute(update(t.publication).where(t.publication.c.id == one.id).values(state="failed"))
+
+
+def _topic(stream: str) -> Topic:
+    return next(one for one in reversed(TOPICS) if one.stream == stream)
+
+
+def _middle(history: History) -> int:
+    """An offset in the middle of a partition's history, where a slice begins."""
+    size = _topic(LANDED).size
+    return history.ends[LANDED][3] // size // 2 * size
+
+
+def _chunk(key: SliceKey) -> Chunk:
+    """One record, at the beginning of a slice."""
+    row = {"id": key.start, PARTITION: key.partition, OFFSET: key.start}
+    rows = pa.Table.from_pylist([row], schema=_SCHEMA)
+    return Chunk(rows=rows, seen={key: Seen(read=1)})
+
+
+def reads_of(one: Desk) -> dict[str, int]:
+    """How many rows each operation reads, on connections of its own; on SQLite steps of its machine."""
+    for operation in one.operations.values():  # what is met for the first time is met before
+        operation()
+    found: dict[str, int] = {}
+    with rows_read(one.engine) as reads:
+        for name, operation in one.operations.items():
+            one.live.close()
+            before = reads.count
+            operation()
+            one.live.close()
+            found[name] = reads.count - before
+    return found
