@@ -50,6 +50,7 @@ def test_a_trickle_is_measured_part_by_part_and_nothing_stays(project: Project) 
     assert _left(project) == []
 
 
+@pytest.mark.campaign
 def test_an_interrupt_ends_all_that_was_started(project: Project) -> None:
     running = subprocess.Popen([*BENCH, "--records", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

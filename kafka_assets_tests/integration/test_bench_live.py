@@ -13,11 +13,8 @@ from kafka_assets.live.bench import bench_live
 RECORDS = 3_001
 
 
-@pytest.mark.parametrize(
-    "database",
-    # With a server there are two processes, and loops of both: longer than a test may take.
-    ["sqlite", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("postgresql", "mariadb"))],
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"])
 def test_all_roads_land_the_same_records(
     database: str, broker: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -177,6 +177,7 @@ def test_text_and_bytes_land_whole(spark: SparkSession) -> None:
     assert row["_kafka_bad"] == "body: the value is null (a tombstone), and declared NOT NULL"
 
 
+@pytest.mark.campaign
 def test_a_classic_session_says_the_same(
     landed: dict[str, list[dict[str, Any]]], whole: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_service_that_dies_at_its_start_shows_the_end_of_its_log_and_where_it_
     assert devstack.status(state) == []
 
 
+@pytest.mark.campaign
 def test_three_brokers_are_one_cluster_that_survives_a_dead_one(state: Path) -> None:
     from confluent_kafka.admin import AdminClient
 

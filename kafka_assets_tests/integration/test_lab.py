@@ -67,6 +67,7 @@ def run(cluster: Commands, project: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.campaign
 def test_what_only_a_killed_leader_had_is_lost_unless_all_replicas_were_waited_for(
     cluster: Commands, three_brokers: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_follower_that_is_out_of_sync_loses_what_it_takes_over(cluster: Comman
     assert [row["led_meanwhile"] for row in rows][:2] == [True, False]
 
 
+@pytest.mark.campaign
 def test_a_lost_answer_doubles_without_idempotence(cluster: Commands, three_brokers: Path) -> None:
     rows = run(cluster, three_brokers, "answer-lost")
     assert signs(rows) == {
@@ -100,6 +102,7 @@ def test_a_lost_answer_doubles_without_idempotence(cluster: Commands, three_brok
     }
 
 
+@pytest.mark.campaign
 def test_a_lab_that_is_terminated_puts_its_brokers_back(cluster: Commands, three_brokers: Path) -> None:
     state = three_brokers / ".kafka_assets"
 
@@ -121,6 +124,7 @@ def test_a_lab_that_is_terminated_puts_its_brokers_back(cluster: Commands, three
     assert [one.state for one in devstack.status(state)] == ["ready"] * 3
 
 
+@pytest.mark.campaign
 def test_a_partition_without_a_leader_locks_nobody_out(cluster: Commands, three_brokers: Path) -> None:
     brokers, topic = Brokers(three_brokers / ".kafka_assets"), f"{PREFIX}leaderless"
     lives, dies, _ = brokers.nodes
@@ -158,6 +162,7 @@ def test_the_lab_starts_brokers_of_its_own_and_leaves_nothing(command: Commands,
     assert not (tmp_path / ".kafka_assets" / "lab").exists()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "expected",
     [
@@ -180,11 +185,13 @@ def test_a_killed_consumer_loses_or_repeats_as_its_commit_mode_says(
     assert [one for one in topic_names(Connection(broker)) if one.startswith(PREFIX)] == []
 
 
+@pytest.mark.campaign
 def test_the_ledger_keeps_its_word_on_a_server(command: Commands, postgresql_url: str) -> None:
     rows = command("lab", "semantics", "ledger", "--records", "200", "--database", postgresql_url, "--json").json
     assert signs(rows) == {"ledger": NEITHER}
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("mode", "all_stop"), [("range", True), ("cooperative", False)])
 def test_a_rebalance_stops_all_partitions_or_those_that_move(command: Commands, mode: str, all_stop: bool) -> None:
     rows = command("lab", "rebalance", mode, "--rate", "60", "--json").json
@@ -196,6 +203,7 @@ def test_a_rebalance_stops_all_partitions_or_those_that_move(command: Commands, 
     assert by_event["joins"]["doubled"] == by_event["leaves"]["doubled"] == 0
 
 
+@pytest.mark.campaign
 def test_a_static_member_that_comes_back_stops_nobody_else(command: Commands) -> None:
     rows = {row["event"]: row for row in command("lab", "rebalance", "static", "--rate", "60", "--json").json}
     back = rows["killed, back"]
@@ -203,6 +211,7 @@ def test_a_static_member_that_comes_back_stops_nobody_else(command: Commands) ->
     assert back["pause_s"] < rows["killed"]["pause_s"]
 
 
+@pytest.mark.campaign
 def test_records_spread_by_each_partitioner_and_keys_move_when_partitions_are_added(command: Commands) -> None:
     rows = command("lab", "partitioners", "--records", "600", "--keys", "61", "--json").json
     by_mode = {row["mode"]: row for row in rows}
@@ -214,12 +223,14 @@ def test_records_spread_by_each_partitioner_and_keys_move_when_partitions_are_ad
     assert by_mode["sticky"]["run"] > by_mode["random"]["run"]
 
 
+@pytest.mark.campaign
 def test_each_compression_saves_bytes_and_loses_nothing(command: Commands) -> None:
     rows = command("lab", "compression", "--records", "1000", "--json").json
     assert signs(rows) == dict.fromkeys(["none", "gzip", "snappy", "lz4", "zstd"], NEITHER)
     assert all(row["bytes_to_none"] < 1 for row in rows[1:])
 
 
+@pytest.mark.campaign
 def test_segments_are_read_with_kafkas_own_tool(
     command: Commands, services_folder: Path, broker: str, tmp_path: Path
 ) -> None:

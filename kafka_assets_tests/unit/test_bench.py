@@ -35,7 +35,7 @@ def test_the_publisher_is_measured_against_the_database_and_nothing_stays(named:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_tick_with_a_history_is_measured_against_one_with_little(tmp_path: Path) -> None:
     """Small, and with a bound that a busy machine keeps: what it takes is told, not tested."""
     done = CliRunner().invoke(app, ["bench", "tick", "--keys", "500", "--rounds", "5", "--json"])
