@@ -96,6 +96,18 @@ def _asks_mysql(item: pytest.Item) -> bool:
     return "mysql" in parameters.values() or any(name in names for name in ("mysql_url", "mysql_database"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unstamped() -> Iterator[None]:
+    """A Dagster in memory is never migrated: to note the newest revision it would read all that there are, twice."""
+    from dagster._core.storage.event_log import in_memory as events
+    from dagster._core.storage.runs import in_memory as runs
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (events, runs):
+            patch.setattr(module, "stamp_alembic_rev", lambda *given, **more: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def services_folder(request: pytest.FixtureRequest) -> Path:
     """The state folder of the services that all workers of this run share."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,22 @@ def engine(tmp_path: Path, empty_ledger: Path) -> Iterator[Engine]:
     made = make_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     yield made
     made.dispose()
+
+
+@pytest.fixture
+def anew(engine: Engine, empty_ledger: Path) -> Callable[[], None]:
+    """Makes the ledger empty again between two rounds of one test.
+
+    Its engines live on, with the statements that they have compiled: a new one for each round would compile them all.
+    """
+    path = Path(engine.url.database or "")
+
+    def renew() -> None:
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        shutil.copy(empty_ledger, path)
+
+    return renew
 
 
 @pytest.fixture

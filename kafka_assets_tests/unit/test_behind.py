@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import shutil
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -32,16 +31,15 @@ class TestBehindOnSQLite(BehindContract):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 def test_a_tick_that_jumps_may_be_killed_around_any_commit(
-    tmp_path: Path, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+    engine: Engine, anew: Callable[[], None], monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     monkeypatch.setattr(requests, "HOLD_MS", 0)  # else what was asked for and lost waits a minute
     broker = answering(monkeypatch)
     broker.set("orders", 100)
     for kills in itertools.count():
-        path = tmp_path / f"{kills}.db"
-        shutil.copy(empty_ledger, path)
+        anew()
         with dg.DagsterInstance.ephemeral() as instance:
-            desk = Desk(make_engine(f"sqlite:///{path}"), instance, broker, orders(skip_when_behind=BEHIND))
+            desk = Desk(engine, instance, broker, orders(skip_when_behind=BEHIND))
             with monkeypatch.context() as patched:
                 at_commits(patched, killing(kills + 1), after=after)
                 try:
@@ -54,7 +52,6 @@ def test_a_tick_that_jumps_may_be_killed_around_any_commit(
             assert slices(desk.engine) == [(0, 80, "skipped"), (80, 90, "normal"), (90, 100, "normal")]
             assert landed(desk.engine) == list(range(80, 100))
             assert whole(desk.engine)
-            desk.engine.dispose()
         if alive:
             break
     assert kills > 5  # else nothing was killed
@@ -62,18 +59,17 @@ def test_a_tick_that_jumps_may_be_killed_around_any_commit(
 
 @pytest.mark.slow
 def test_of_two_sensors_that_meet_in_any_step_one_jumps(
-    tmp_path: Path, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, anew: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one sees more records meanwhile, and jumps no second time."""
-    broker = answering(monkeypatch)
+    broker, others_engine = answering(monkeypatch), make_engine(engine.url)
     for steps in itertools.count(1):
-        path = tmp_path / f"{steps}.db"
-        shutil.copy(empty_ledger, path)
+        anew()
         broker.set("orders", 100)
         met: list[str] = []
         with dg.DagsterInstance.ephemeral() as one, dg.DagsterInstance.ephemeral() as other:
             stream = orders(skip_when_behind=BEHIND)
-            first, second = (Desk(make_engine(f"sqlite:///{path}"), each, broker, stream) for each in (one, other))
+            first, second = Desk(engine, one, broker, stream), Desk(others_engine, other, broker, stream)
 
             def meets(number: int, wanted: int = steps, second: Desk = second, met: list[str] = met) -> None:
                 if number == wanted and not met:
@@ -91,8 +87,6 @@ def test_of_two_sensors_that_meet_in_any_step_one_jumps(
             assert len(said) + len(met[1:]) == 1
             assert [kind for _, _, kind in slices(first.engine)].count("skipped") == 1
             assert whole(first.engine)
-            first.engine.dispose()
-            second.engine.dispose()
     assert steps > 5
 
 
@@ -102,17 +96,16 @@ def test_of_two_sensors_that_meet_in_any_step_one_jumps(
 )
 @given(steps=STEPS)
 def test_whatever_happens_nothing_but_the_declared_is_left_out(
-    tmp_path_factory: pytest.TempPathFactory, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch, steps: list[object]
+    engine: Engine, anew: Callable[[], None], monkeypatch: pytest.MonkeyPatch, steps: list[object]
 ) -> None:
     monkeypatch.setattr(requests, "HOLD_MS", 0)
-    path = tmp_path_factory.mktemp("behind") / "ledger.db"
-    shutil.copy(empty_ledger, path)
+    anew()
     broker, ends = answering(monkeypatch), [0, 0]
     broker.set("orders", *ends)
     with dg.DagsterInstance.ephemeral() as one, dg.DagsterInstance.ephemeral() as other:
         stream = orders(skip_when_behind=BEHIND, slices={"max_records": 60})
-        desks = [Desk(make_engine(f"sqlite:///{path}"), each, broker, stream) for each in (one, other)]
-        engine, asked = desks[0].engine, list[dg.RunRequest]()
+        desks = [Desk(engine, each, broker, stream) for each in (one, other)]
+        asked = list[dg.RunRequest]()
         target(engine)
         for step in [*steps, "tick", "land", "tick", "land"]:
             if isinstance(step, list):
@@ -135,8 +128,6 @@ def test_whatever_happens_nothing_but_the_declared_is_left_out(
         there = set(rows(engine, "select kafka_partition, kafka_offset from orders"))
         assert not skipped & there
         assert skipped | there == {(part, at) for part, end in enumerate(ends) for at in range(end)}
-        for desk in desks:
-            desk.engine.dispose()
 
 
 Chain = list[tuple[int, int, int, str]]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
-from kafka_assets.ledger.engine import make_engine
 from kafka_assets_tests.properties.append_machine import AppendMachine
 from kafka_assets_tests.properties.live_machine import LiveMachine, unhurried
 from kafka_assets_tests.properties.runner import run_programs
@@ -23,16 +21,10 @@ from kafka_assets_tests.properties.upsert_machine import UpsertMachine
     [(AppendMachine, stepped), (UpsertMachine, stepped), (LiveMachine, unhurried)],
     ids=["append", "upsert", "live"],
 )
-def test_it_does_what_the_model_says(tmp_path: Path, empty_ledger: Path, machine: Any, within: Any) -> None:
-    path = tmp_path / "ledger.db"
-    engine = make_engine(f"sqlite:///{path}")
-    # What a lost power supply does is not asked here.
-    event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA synchronous = OFF"))
-
+@pytest.mark.usefixtures("unsynced")
+def test_it_does_what_the_model_says(engine: Engine, anew: Callable[[], None], machine: Any, within: Any) -> None:
     def fresh() -> Engine:
-        for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
-            (tmp_path / name).unlink(missing_ok=True)
-        shutil.copy(empty_ledger, path)
+        anew()
         return engine
 
     run_programs(fresh, machine, database="sqlite", short=12, within=within)

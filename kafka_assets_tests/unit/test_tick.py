@@ -46,16 +46,15 @@ def exact(desk: Desk, *, records: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
 def test_a_tick_may_be_killed_around_any_commit(
-    tmp_path: Path, empty_ledger: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, after: bool
+    engine: Engine, anew: Callable[[], None], broker: Broker, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     monkeypatch.setattr(requests, "HOLD_MS", 0)  # else what was asked for and lost waits a minute
     broker.set("orders", 25, 5)
     kills = 0
     while True:
-        path = tmp_path / f"{kills}.db"
-        shutil.copy(empty_ledger, path)
+        anew()
         with dg.DagsterInstance.ephemeral() as instance:
-            desk = Desk(make_engine(f"sqlite:///{path}"), instance, broker, orders())
+            desk = Desk(engine, instance, broker, orders())
             with monkeypatch.context() as patched:
                 at_commits(patched, killing(kills + 1), after=after)
                 try:
@@ -74,16 +73,16 @@ def test_a_tick_may_be_killed_around_any_commit(
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False], ids=["one-dagster", "two-dagsters"])
 def test_a_second_sensor_may_tick_within_any_step_of_the_first(
-    tmp_path: Path, empty_ledger: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, shared: bool
+    engine: Engine, anew: Callable[[], None], broker: Broker, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
+    others_engine = make_engine(engine.url)
     steps = 0
     while True:
-        path = tmp_path / f"{steps}.db"
-        shutil.copy(empty_ledger, path)
+        anew()
         broker.set("orders", 25, 5)
         with dg.DagsterInstance.ephemeral() as one, dg.DagsterInstance.ephemeral() as other:
-            first = Desk(make_engine(f"sqlite:///{path}"), one, broker, orders())
-            second = Desk(make_engine(f"sqlite:///{path}"), one if shared else other, broker, orders())
+            first = Desk(engine, one, broker, orders())
+            second = Desk(others_engine, one if shared else other, broker, orders())
             seconds: list[Tick] = []
             with monkeypatch.context() as patched:
                 at_commits(patched, _ticking(second, broker, seconds, wanted=steps + 1), after=True)
