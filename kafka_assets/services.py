@@ -33,7 +33,7 @@ from kafka_assets.broker.topics import create_topic
 from kafka_assets.errors import NotCaughtUp
 from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.settings import Settings
-from kafka_assets.spark.session import leave_quietly
+from kafka_assets.spark.session import Opened, open_session
 from kafka_assets.testing import Record, as_bytes
 
 Database = Literal["sqlite", "postgresql", "mariadb", "mysql"]
@@ -64,9 +64,11 @@ class Services:
     @cached_property
     def spark(self) -> SparkSession:
         """A session on it."""
-        session = SparkSession.builder.remote(self.spark_remote).getOrCreate()
-        leave_quietly(session)
-        return session
+        return self._opened.session
+
+    @cached_property
+    def _opened(self) -> Opened:
+        return open_session({"spark.remote": self.spark_remote})
 
     def database(self, kind: Database = "sqlite") -> str:
         """The URL of a new, empty database: a file, or one of a server's."""
@@ -150,8 +152,8 @@ class Services:
 
     def stop(self) -> None:
         """End all that was started, and delete its data."""
-        if "spark" in self.__dict__:
-            self.spark.stop()
+        if "_opened" in self.__dict__:
+            self._opened.close()
         devstack.down(self.folder, delete=True)
 
 

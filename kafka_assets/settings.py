@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kafka_assets.durations import Duration
 from kafka_assets.errors import SettingsError
 
 PREFIX = "KAFKA_ASSETS_"
 FILE = "kafka_assets.toml"
 STATE = ".kafka_assets"
 SERVICES = "services.json"
+
+SPARK_PATIENCE = timedelta(minutes=1)
+"""A server that went away is either back by then, or has lost what it knew of the session."""
 
 
 class Settings(BaseModel):
@@ -28,6 +33,7 @@ class Settings(BaseModel):
     database_url: str
     spark_remote: str | None = None
     spark_master: str | None = None
+    spark_patience: Duration = SPARK_PATIENCE
     streams: Path
     kafka: dict[str, str] = Field(default_factory=dict)
 
@@ -91,7 +97,8 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
         )
     given = _from_file(root / FILE)
     _refuse_other_kinds(given, root / FILE)
-    for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "streams"):
+    _choose_spark(given, env)
+    for name in ("bootstrap_servers", "database_url", "spark_patience", "streams"):
         value = env.get(PREFIX + name.upper(), given.get(name))
         if value:
             given[name] = value
@@ -117,6 +124,15 @@ def _variable(name: str) -> str:
     """The environment variable of a setting; a property of librdkafka's has its dots as underscores."""
     table, _, rest = name.partition(".")
     return PREFIX + (f"{table}__{rest.replace('.', '_')}" if rest else table).upper()
+
+
+def _choose_spark(given: dict[str, Any], env: Mapping[str, str]) -> None:
+    """A remote and a master are two answers to one question: the environment's, whichever it is, beats the file's."""
+    names = ("spark_remote", "spark_master")
+    if said := {name: value for name in names if (value := env.get(PREFIX + name.upper()))}:
+        for name in names:
+            given.pop(name, None)
+        given.update(said)
 
 
 def _default_streams(root: Path) -> Path:

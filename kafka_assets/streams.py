@@ -6,47 +6,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from kafka_assets.durations import Duration
 from kafka_assets.errors import StreamError
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _OURS = ("kafka_", "_kafka")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _INTERNAL = "__"
 """How the names of topics begin that Kafka and its tools keep for themselves."""
 
-
-def duration(value: Any) -> Any:
-    """`10s`, `15m`, `250ms`, or a number of seconds."""
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", value)
-        if match is None:
-            raise ValueError(f"{value!r} is no duration; write for example 10s, 15m or 250ms")
-        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-    return value
-
-
-def _written(value: timedelta) -> str:
-    """As `duration` reads it: never with an exponent."""
-    return f"{value.total_seconds():f}".rstrip("0").rstrip(".") + "s"
-
-
 MIN_KEEP_KEYS = timedelta(hours=1)
-
-Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(_written, when_used="json")]
 
 
 @dataclass(frozen=True)

@@ -147,11 +147,11 @@ def spark_remote(services_folder: Path) -> str:
 @pytest.fixture(scope="session")
 def spark(spark_remote: str) -> Iterator[SparkSession]:
     """A Spark Connect session."""
-    from pyspark.sql import SparkSession
+    from kafka_assets.spark.session import open_session
 
-    session = SparkSession.builder.remote(spark_remote).getOrCreate()
-    yield session
-    session.stop()
+    opened = open_session({"spark.remote": spark_remote})
+    yield opened.session
+    opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,8 @@ class SliceIOManager(dg.ConfigurableIOManager):
     """A SQLAlchemy URL; without it, the settings say where the database is."""
 
     _engine: Engine | None = PrivateAttr(default=None)
+    _spark: SparkResource = PrivateAttr(default_factory=SparkResource)
+    """Opened for an asset that reads another one's rows, and has no session of its own."""
 
     @property
     def engine(self) -> Engine:
@@ -49,6 +51,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
         return self._engine
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        self._spark.close()
         if self._engine is not None:
             self._engine.dispose()
 
@@ -77,7 +80,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
                 f"{context.asset_key.to_user_string()} cannot be read by slices · it is no append table of a "
                 "kafka_asset or slice_asset, or this asset has not its partitions · use deps=[…], and read the table"
             )
-        spark = SparkSession.getActiveSession() or SparkResource().spark_session
+        spark = SparkSession.getActiveSession() or self._spark.spark_session
         try:
             rows = committed_rows(
                 self.engine,

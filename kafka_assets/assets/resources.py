@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_assets.broker.connection import Connection
@@ -20,8 +21,10 @@ from kafka_assets.broker.spark_options import spark_options
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
-from kafka_assets.spark.session import leave_quietly, spark_config
+from kafka_assets.spark.session import Opened, open_session, spark_config
 from kafka_assets.spark.source import read
+
+_log = logging.getLogger(__name__)
 
 
 class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
@@ -87,16 +90,34 @@ class KafkaProducerResource(KafkaResource):
 
 
 class SparkResource(LazyPySparkResource):
-    """dagster-pyspark's lazy session; without a configuration it is the Spark that the settings name."""
+    """dagster-pyspark's lazy session; without a configuration it is the Spark that the settings name.
+
+    On Spark Connect each run has a session of its own, which the server is told to forget when the run ends.
+    """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
+    _opened: Opened | None = PrivateAttr(default=None)
+    _say: Callable[[str], None] = PrivateAttr(default=_log.warning)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        if context.log is not None:
+            self._say = context.log.warning
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the session back; for who takes the resource outside of a run of Dagster's."""
+        opened, self._opened, self._spark_session = self._opened, None, None
+        if opened is not None:
+            opened.close()
 
     def _init_session(self) -> None:
-        if self._spark_session is None and not self.spark_config:
-            found = LazyPySparkResource(spark_config=spark_config(load_settings()))
-            self._spark_session = found.spark_session
-        super()._init_session()
-        leave_quietly(self._spark_session)
+        if self._opened is None:
+            settings = load_settings()
+            config = self.spark_config or spark_config(settings)
+            self._opened = open_session(config, patience=settings.spark_patience, say=self._say)
+            self._spark_session = self._opened.session
 
 
 @lru_cache(maxsize=1)

@@ -115,7 +115,7 @@ def shown_time(milliseconds: int) -> str:
 
 def a_duration(option: str, text: str) -> timedelta:
     """A time span, as a stream's declaration writes it."""
-    from kafka_assets.streams import duration
+    from kafka_assets.durations import duration
 
     try:
         found: Any = duration(text)

@@ -37,6 +37,19 @@ spark.pyspark.python {python}
 spark.sql.shuffle.partitions 8
 spark.ui.enabled false
 spark.ui.showConsoleProgress false
+# A run gives its session back. What a killed one leaves, and all that hangs on it, goes after minutes; a run that
+# lives is heard of four times a minute, whatever it waits for.
+spark.connect.session.manager.defaultSessionTimeout 4m
+# Of each execution that ended with its session the whole plan would be kept, 10,000 of them.
+spark.connect.execute.manager.abandonedTombstonesSize 10
+# Analysed plans are used again within a chunk, and never after it.
+spark.connect.session.planCache.maxSize 4
+# The UI that would show them is off.
+spark.sql.ui.retainedExecutions 10
+spark.ui.retainedJobs 10
+spark.ui.retainedStages 10
+# One that is out of memory is not there any more, where it would stand still: `up` starts it again.
+spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError
 """
 
 

@@ -21,6 +21,7 @@ _CONDITIONS = tuple(
 _SAID = (
     "Please create a new Spark Session to reconnect",  # another server answers at the old address
     "Cannot invoke RPC on closed channel",
+    "Channel closed!",
     "stopped SparkContext",
     "SparkContext was shut down",
 )
@@ -32,7 +33,7 @@ def reached() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if not _gone(error):
+        if not unreached(error):
             raise
         raise SparkUnavailable(
             "Spark cannot be reached, or has lost its session",
@@ -41,7 +42,8 @@ def reached() -> Generator[None]:
         ) from error
 
 
-def _gone(error: Exception) -> bool:
+def unreached(error: Exception) -> bool:
+    """Whether it says that Spark is gone, or has lost the session, and nothing of the work that it was given."""
     text = str(error)
     if isinstance(error, PySparkException):
         condition = error.getCondition() or ""

@@ -30,7 +30,7 @@ from kafka_assets import kafka_asset
     slices={{"max_delay": "1s", "max_records": {max_records}}}, {attributes},
 )
 def {name}(records):
-    return records
+    return {body}
 """
 
 RUNS = """{ runsOrError { ... on Runs { results { runId status tags { key value } } } } }"""
@@ -55,9 +55,12 @@ class Project:
         before: str = "",
         max_records: int = 500_000,
         attributes: str = "max_bad_ratio=1.0",
+        body: str = "records",
     ) -> None:
         (self.folder / "defs").mkdir(exist_ok=True)
-        declared = STREAM.format(name=name, topic=topic, before=before, max_records=max_records, attributes=attributes)
+        declared = STREAM.format(
+            name=name, topic=topic, before=before, max_records=max_records, attributes=attributes, body=body
+        )
         (self.folder / "defs" / f"{name}.py").write_text(declared)
 
     def topic(self, name: str, *, partitions: int = 3) -> None:

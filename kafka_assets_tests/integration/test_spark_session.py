@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql.connect.client import retries
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.client.core import DefaultChannelBuilder, SparkConnectClient
 
 from kafka_assets.errors import SparkUnavailable
 from kafka_assets.spark.reached import reached
-from kafka_assets.spark.session import leave_quietly
+from kafka_assets.spark.session import open_session
+from kafka_assets_tests.integration.living import waited
+from kafka_assets_tests.integration.project import Landing
 
 WORKER = """
 import gc
@@ -37,14 +43,30 @@ GIVE_UP = 120.0
 """Seconds; the client alone asks a server that is gone for ten minutes."""
 
 
+@dataclass
+class Road:
+    """A port that leads to a server's, and can be watched and frozen."""
+
+    port: int
+    sent: int = 0
+    """Bytes that went to the server."""
+    open: threading.Event = field(default_factory=threading.Event)
+
+    def to(self, spark_remote: str) -> str:
+        return spark_remote.replace(f":{urlsplit(spark_remote).port}/", f":{self.port}/")
+
+
 @contextmanager
-def road_to(port: int) -> Iterator[int]:
-    """A port that leads to another one, until the block ends: then it is as if the server behind it were gone."""
+def road_to(spark_remote: str) -> Iterator[Road]:
+    """A road that leads to this server until the block ends: then it is as if the server behind it were gone."""
+    port = urlsplit(spark_remote).port
     ends: list[socket.socket] = []
 
-    def carry(source: socket.socket, sink: socket.socket) -> None:
+    def carry(source: socket.socket, sink: socket.socket, *, out: bool) -> None:
         with suppress(OSError):
             while got := source.recv(65536):
+                road.open.wait()
+                road.sent += len(got) if out else 0
                 sink.sendall(got)
 
     def accept() -> None:
@@ -53,12 +75,15 @@ def road_to(port: int) -> Iterator[int]:
                 here, _ = listening.accept()
                 there = socket.create_connection(("127.0.0.1", port))
                 ends.extend((here, there))
-                for source, sink in ((here, there), (there, here)):
-                    threading.Thread(target=carry, args=(source, sink), daemon=True).start()
+                for pair, out in (((here, there), True), ((there, here), False)):
+                    threading.Thread(target=carry, args=pair, kwargs={"out": out}, daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        road = Road(listening.getsockname()[1])
+        road.open.set()
         threading.Thread(target=accept, daemon=True).start()
-        yield listening.getsockname()[1]
+        yield road
+        road.open.set()
         listening.shutdown(socket.SHUT_RDWR)
         for end in ends:
             with suppress(OSError):
@@ -66,25 +91,84 @@ def road_to(port: int) -> Iterator[int]:
             end.close()
 
 
-def test_a_server_that_goes_away_is_an_error_that_may_pass(spark_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It would ask for ten minutes first.
-    monkeypatch.setattr(retries.DefaultPolicy, "can_retry", lambda self, error: False)
-    port = urlsplit(spark_remote).port
-    assert port is not None
-    with road_to(port) as elsewhere:
-        session = SparkSession.builder.remote(spark_remote.replace(f":{port}/", f":{elsewhere}/")).create()
-        leave_quietly(session)
-        assert session.range(5).count() == 5
+def known(spark_remote: str, session_id: str) -> bool:
+    """Whether the server has this session, or had it and was told to forget it."""
+    builder = DefaultChannelBuilder(f"{spark_remote};session_id={session_id}")
+    client = SparkConnectClient(builder)
+    atexit.unregister(client._on_exit)
+    try:
+        client.get_configs("spark.sql.session.timeZone")
+    except PySparkException as error:
+        assert "SESSION_CLOSED" in str(error)
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def test_a_session_that_is_closed_is_forgotten_by_the_server(spark_remote: str) -> None:
+    opened = open_session({"spark.remote": spark_remote})
+    assert opened.session.range(5).count() == 5
+    assert known(spark_remote, opened.session.session_id)
+    opened.close()
+    assert not known(spark_remote, opened.session.session_id)
+
+
+def test_a_run_gives_its_session_back_however_it_ends(landing: Callable[..., Landing], spark_remote: str) -> None:
+    used: list[str] = []
+
+    def transform(records: Any) -> Any:
+        used.append(records.sparkSession.session_id)
+        if len(set(used)) == 2:
+            raise ValueError("the second run fails")
+        return records
+
+    stream = landing(transform=transform)
+    stream.topic()
+    for first in (0, 5):
+        stream.produce_ids(first, first + 5)
+        [request] = stream.tick().requests
+        assert stream.run(request).success is (first == 0)
+    assert len(set(used)) == 2, "each run has a session of its own"
+    assert [known(spark_remote, one) for one in set(used)] == [False, False]
+
+
+def test_a_session_that_asks_nothing_is_heard_of_all_the_same(spark_remote: str) -> None:
+    with road_to(spark_remote) as road:
+        opened = open_session({"spark.remote": road.to(spark_remote)}, patience=timedelta(seconds=2))
+        before = road.sent
+        for _ in range(3):
+            waited(lambda at=before: road.sent > at)
+            before = road.sent
+        opened.close()
+
+
+def test_a_server_that_goes_away_is_an_error_that_may_pass(spark_remote: str) -> None:
+    told: list[str] = []
+    with road_to(spark_remote) as road:
+        config = {"spark.remote": road.to(spark_remote)}
+        opened = open_session(config, patience=timedelta(seconds=6), say=told.append)
+        assert opened.session.range(5).count() == 5
     with pytest.raises(SparkUnavailable), reached():
-        session.range(5).count()
+        opened.session.range(5).count()
+    opened.close()
+    assert any(f"localhost:{road.port} does not answer" in one for one in told)
+
+
+def test_a_query_whose_server_falls_silent_ends(spark_remote: str) -> None:
+    with road_to(spark_remote) as road:
+        opened = open_session({"spark.remote": road.to(spark_remote)}, patience=timedelta(seconds=4))
+        assert opened.session.range(5).count() == 5
+        road.open.clear()
+        with pytest.raises(SparkUnavailable), reached():
+            opened.session.range(5).count()
+        opened.close()
 
 
 def test_a_process_whose_spark_is_gone_ends_all_the_same(spark_remote: str) -> None:
-    port = urlsplit(spark_remote).port
-    assert port is not None
-    with road_to(port) as elsewhere, ExitStack() as afterwards:
+    with road_to(spark_remote) as road, ExitStack() as afterwards:
         worker = subprocess.Popen(
-            [sys.executable, "-c", WORKER, spark_remote.replace(f":{port}/", f":{elsewhere}/")],
+            [sys.executable, "-c", WORKER, road.to(spark_remote)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,27 @@ def test_kafka_properties_may_stand_in_the_file_without_quotes(tmp_path: Path) -
 def test_a_master_that_was_chosen_is_not_overruled_by_a_server_that_is_up(tmp_path: Path) -> None:
     services(tmp_path, spark_remote="sc://localhost:2")
     assert load_settings(tmp_path, {"KAFKA_ASSETS_SPARK_MASTER": "local[2]"}).require_spark() == "local[2]"
+
+
+@pytest.mark.parametrize(
+    ("file", "chosen"), [("spark_remote", "spark_master"), ("spark_master", "spark_remote")], ids=lambda one: one
+)
+def test_the_environments_spark_beats_the_files_whichever_it_is(tmp_path: Path, file: str, chosen: str) -> None:
+    services(tmp_path, spark_remote="sc://localhost:2")
+    (tmp_path / "kafka_assets.toml").write_text(f'{file} = "of the file"\n')
+    assert load_settings(tmp_path, {}).require_spark() == "of the file"
+    found = load_settings(tmp_path, {f"KAFKA_ASSETS_{chosen.upper()}": "of the environment"})
+    assert found.require_spark() == "of the environment"
+    assert getattr(found, file) is None
+
+
+def test_how_long_spark_is_waited_for_is_a_duration(tmp_path: Path) -> None:
+    assert load_settings(tmp_path, {}).spark_patience == timedelta(minutes=1)
+    (tmp_path / "kafka_assets.toml").write_text('spark_patience = "2m"\n')
+    assert load_settings(tmp_path, {}).spark_patience == timedelta(minutes=2)
+    assert load_settings(tmp_path, {"KAFKA_ASSETS_SPARK_PATIENCE": "10s"}).spark_patience == timedelta(seconds=10)
+    with pytest.raises(SettingsError, match=r"spark_patience.*no duration"):
+        load_settings(tmp_path, {"KAFKA_ASSETS_SPARK_PATIENCE": "soon"})
 
 
 def test_what_is_missing_is_an_error_that_names_the_cure(tmp_path: Path) -> None:

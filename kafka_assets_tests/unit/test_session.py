@@ -1,0 +1,30 @@
+"""Opening a session of a Spark Connect server that is not there, or is no such server."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+
+import pytest
+
+from kafka_assets.errors import SparkUnavailable
+from kafka_assets.spark.session import open_session
+
+
+def test_a_server_that_was_never_there_is_told_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        free = listening.getsockname()[1]
+    told: list[str] = []
+    with pytest.raises(SparkUnavailable, match=f"localhost:{free}") as found:
+        open_session(
+            {"spark.remote": f"sc://localhost:{free}/;token=x"}, patience=timedelta(seconds=2), say=told.append
+        )
+    assert "kafka-assets up" in found.value.cure
+    assert any(f"localhost:{free} does not answer" in one for one in told)
+
+
+def test_a_server_that_listens_and_never_answers_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"sc://localhost:{mute.getsockname()[1]}/;token=x"
+        with pytest.raises(SparkUnavailable):
+            open_session({"spark.remote": url}, patience=timedelta(seconds=3))
