@@ -9,15 +9,15 @@ import os
 import platform
 import re
 import shutil
-import socket
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from kafka_assets import endpoints
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import FILE, PREFIX, Settings, load_settings
 
@@ -68,14 +68,16 @@ def examine(
     yield _disk(settings)
 
 
-def _guarded(name: str, look: Callable[[], Check | None]) -> Iterator[Check]:
+def _guarded(name: str, look: Callable[[], Check | Sequence[Check] | None]) -> Iterator[Check]:
     """One check's failure is its result, and hides no other."""
     try:
         found = look()
     except (KafkaAssetsError, OSError) as error:
         found = _failed(name, error)
-    if found is not None:
+    if isinstance(found, Check):
         yield found
+    elif found is not None:
+        yield from found
 
 
 def _failed(name: str, error: KafkaAssetsError | OSError) -> Check:
@@ -117,7 +119,7 @@ def _java(*, needed: bool) -> Check:
 
 def _settings(settings: Settings, env: Mapping[str, str]) -> Iterator[Check]:
     in_file = _in_file(settings.project / FILE)
-    for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "streams"):
+    for name in ("bootstrap_servers", "database_url", "spark_remote", "spark_master", "spark_patience", "streams"):
         value = getattr(settings, name)
         if value is None:
             continue
@@ -145,9 +147,11 @@ def _in_file(path: Path) -> dict[str, Any]:
 
 def _shown(name: str, value: str) -> str:
     """A setting without its secrets: a password in a database's URL, a token in Spark's."""
+    if name.startswith("spark_"):
+        return endpoints.shown(value)
     if name == "database_url":
         value = re.sub(r"(//[^/@:]*):.*@", r"\1:***@", value)
-    return re.sub(r"((?:token|password)=)[^;&]*", r"\1***", value)
+    return re.sub(r"(password=)[^;&]*", r"\1***", value)
 
 
 def _kafka_properties(settings: Settings) -> Check | None:
@@ -172,46 +176,10 @@ def _broker(settings: Settings) -> Check:
     return Check("broker", "ok", f"cluster {cluster.cluster_id}: {', '.join(cluster.brokers)}")
 
 
-def _spark(settings: Settings, *, deep: bool) -> Check:
-    endpoint = settings.spark_remote or settings.spark_master
-    if endpoint is None:
-        return Check(
-            "spark", "info", "none is set, and none was started", f"{UP}, or set {PREFIX}SPARK_REMOTE or _SPARK_MASTER"
-        )
-    address = re.match(r"(?:sc|spark)://([^/:;]+)(?::(\d+))?", endpoint)
-    if address is not None:
-        default = 15002 if endpoint.startswith("sc:") else 7077
-        host, port = address[1], int(address[2] or default)
-        try:
-            socket.create_connection((host, port), timeout=SECONDS).close()
-        except OSError as error:
-            return Check("spark", "failed", f"nothing answers at {host}:{port} ({error})", f"start it, or {UP}")
-    if not deep or settings.spark_remote is None:
-        seen = f"{address[1]}:{address[2] or ''} listens" if address else f"{endpoint}, started by each run"
-        return Check("spark", "ok", f"{seen}; not asked (--deep asks)" if settings.spark_remote else seen)
-    return _ask_spark(endpoint)
+def _spark(settings: Settings, *, deep: bool) -> Sequence[Check]:
+    from kafka_assets.audit.spark_checks import spark_checks
 
-
-def _ask_spark(endpoint: str) -> Check:
-    import grpc
-    from pyspark.errors import PySparkException
-    from pyspark.sql.connect.session import SparkSession
-
-    try:
-        session = SparkSession(connection=endpoint)
-        try:
-            session.sql("SELECT 1").collect()
-            running = session.version
-        finally:
-            session.stop()
-    except (PySparkException, grpc.RpcError) as error:
-        said = str(error).strip().splitlines()[0]
-        return Check("spark", "failed", f"it does not answer a query: {said}", f"check the address and token, or {UP}")
-    client = version("pyspark")
-    if running != client:
-        detail = f"the server is Spark {running}, the client {client}"
-        return Check("spark", "failed", detail, f"use a server of Spark {client}")
-    return Check("spark", "ok", f"Spark {running} answered a query")
+    return spark_checks(settings, deep=deep)
 
 
 def _database(settings: Settings) -> Check:

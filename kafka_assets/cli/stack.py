@@ -106,15 +106,15 @@ def ps(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the local services; exit 1 when one of them is dead or silent."""
+    """List the local services; exit 1 when one of them is dead, silent or slow."""
     from kafka_assets import devstack
 
-    services = devstack.status(load_settings().state)
+    services = devstack.status(load_settings().state, asked=url is None)
     if url is not None:
         print(_one(services, url).url)
         return
     _print(services, as_json=as_json)
-    if any(service.state in ("dead", "silent") for service in services):
+    if any(service.state in ("dead", "silent", "slow") for service in services):
         raise typer.Exit(1)
 
 

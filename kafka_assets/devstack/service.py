@@ -52,6 +52,10 @@ class Service(ABC):
     def unready(self, ports: Mapping[str, int]) -> str | None:
         """Ask it a real question: None when it answered, else why not yet. Returns within a few seconds."""
 
+    def slow(self, ports: Mapping[str, int]) -> str | None:
+        """Why one that listens cannot be worked with all the same; None where to listen is to answer."""
+        return None
+
     @abstractmethod
     def url(self, ports: Mapping[str, int]) -> str:
         """How a client reaches it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from kafka_assets.devstack import artifacts, fetch
@@ -17,7 +18,7 @@ from kafka_assets.devstack.logs import log4j_properties
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.service import Launch, Service
-from kafka_assets.errors import ServiceError
+from kafka_assets.errors import ServiceError, SparkUnavailable
 
 DEFAULTS = """\
 spark.master local[*]
@@ -51,6 +52,11 @@ spark.ui.retainedStages 10
 # One that is out of memory is not there any more, where it would stand still: `up` starts it again.
 spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError
 """
+
+
+UNREADY = timedelta(seconds=45)
+"""One that has not answered by then is started again: on a busy machine a server that is well may take a while."""
+SLOW = timedelta(seconds=10)
 
 
 class SparkConnect(Service):
@@ -100,23 +106,29 @@ class SparkConnect(Service):
     def unready(self, ports: Mapping[str, int]) -> str | None:
         if not answers(ports["client"]):
             return f"nothing listens on port {ports['client']} yet"
-        import grpc
+        return self._asked(ports, UNREADY)
+
+    def slow(self, ports: Mapping[str, int]) -> str | None:
+        return self._asked(ports, SLOW)
+
+    def _asked(self, ports: Mapping[str, int], patience: timedelta) -> str | None:
+        """Why it does not answer as a run needs it, within this patience."""
         from pyspark.errors import PySparkException
-        from pyspark.sql.connect.session import SparkSession
+
+        from kafka_assets.spark.connected import asking
+        from kafka_assets.spark.reached import reached
 
         try:
-            # Not by the builder: it would make this the session of the whole process.
-            session = SparkSession(connection=self.url(ports))
-            try:
-                rows = session.sql("SELECT 1").collect()
+            with reached(), asking(self.url(ports), patience=patience) as session:
+                session.sql("SELECT 1").collect()
                 # Asks nobody; it loads the connector, so that the first read is a second faster, or fails here.
                 kafka = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
                 kafka.option("subscribe", "none").load().schema  # noqa: B018
-            finally:
-                session.stop()
-        except (PySparkException, grpc.RpcError) as error:
+        except SparkUnavailable as error:
+            return error.why
+        except PySparkException as error:
             return str(error).strip().splitlines()[0]
-        return None if rows else "SELECT 1 gave nothing"
+        return None
 
     def url(self, ports: Mapping[str, int]) -> str:
         # The client speaks to `localhost` without TLS, and insists on it with 127.0.0.1.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +29,8 @@ LEAST_SPACE = 500_000_000
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One service as it is now: `ready`, `starting`, `silent` (runs, accepts no connection) or `dead`."""
+    """One service as it is now: `ready`, `starting`, `slow` (answers no question in time), `silent` (accepts
+    no connection) or `dead`."""
 
     name: str
     state: str
@@ -103,10 +104,18 @@ def down(
     return stopped
 
 
-def status(state_dir: Path) -> list[ServiceStatus]:
-    """The services that `up` started here and `down` did not stop, dead ones among them."""
-    services = StateFile(state_dir.resolve()).read().services
-    return [_status(name, record) for name, record in sorted(services.items())]
+def status(state_dir: Path, *, asked: bool = False) -> list[ServiceStatus]:
+    """The services that `up` started here and `down` did not stop, dead ones among them.
+
+    `asked`: those that listen are asked a question, too, where that alone tells whether they can be worked with.
+    """
+    file = StateFile(state_dir.resolve())
+    services = file.read().services
+    found = [_status(name, record) for name, record in sorted(services.items())]
+    if not asked:
+        return found
+    known = {one.name: one for one in catalogue.known(file)}
+    return [replace(one, state="slow") if one.state == "ready" and _slow(known, one) else one for one in found]
 
 
 def _start_missing(wanted: Sequence[Service], file: StateFile, progress: Progress) -> None:
@@ -208,6 +217,10 @@ def _delete(known: Sequence[Service], file: StateFile, progress: Progress) -> No
             shutil.rmtree(folder)
             progress.say(f"removed {folder}")
     file.forget()
+
+
+def _slow(known: Mapping[str, Service], one: ServiceStatus) -> bool:
+    return one.name in known and known[one.name].slow(one.ports) is not None
 
 
 def _status(name: str, record: Record) -> ServiceStatus:

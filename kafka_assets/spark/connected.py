@@ -11,10 +11,10 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import grpc
 from pyspark.errors import PySparkException
@@ -23,7 +23,8 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-from kafka_assets.errors import SparkUnavailable
+from kafka_assets.endpoints import Endpoint, connect_endpoint
+from kafka_assets.errors import SettingsError, SparkUnavailable
 from kafka_assets.spark.reached import unreached
 
 FIRST = 5.0
@@ -33,16 +34,16 @@ LAST = 5.0
 TOLD = 1.0
 """A wait of so many seconds is told; shorter ones are a stumble."""
 
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-
 
 class Line:
     """The line to one server: how long it may be silent, and whether it was given up."""
 
-    def __init__(self, url: str, *, patience: timedelta, say: Callable[[str], None]) -> None:
-        self.address = urlsplit(url.replace("sc:", "http:", 1)).netloc.partition(";")[0]
+    def __init__(self, endpoint: Endpoint, *, patience: timedelta, say: Callable[[str], None]) -> None:
+        self.endpoint = endpoint
         self.patience = patience.total_seconds()
         self.say = say
+        self.hurried = False
+        """Whether a query, too, must be answered within the patience."""
         self.answered = False
         self.over = threading.Event()
         """Nobody waits any more: the server was given up, or the session's work is over."""
@@ -56,6 +57,8 @@ class Line:
         """Seconds for a call that asks for little; a query, and its analysis, take as long as they take."""
         if method in ("ReleaseSession", "ReleaseExecute"):
             return LAST
+        if self.hurried:
+            return self.patience
         return self.patience * 3 / 4 if method == "Config" else None
 
 
@@ -88,7 +91,7 @@ class _Waiting(RetryPolicyState):
                 return None
             raise exception  # for None pyspark raises the same, after a warning on stderr
         if wanted >= TOLD * 1000:
-            self.line.say(f"Spark at {self.line.address} does not answer; asking again for {left:.0f} s more")
+            self.line.say(f"Spark at {self.line.endpoint} does not answer; asking again for {left:.0f} s more")
         return min(wanted, int(left * 1000))
 
 
@@ -101,7 +104,7 @@ class _Details(grpc.ClientCallDetails):
         self.timeout = timeout
 
 
-class _Deadlines(grpc.UnaryUnaryClientInterceptor):
+class _Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     """Ends a call that a silent server would keep."""
 
     def __init__(self, line: Line) -> None:
@@ -110,6 +113,8 @@ class _Deadlines(grpc.UnaryUnaryClientInterceptor):
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         seconds = self.line.deadline(client_call_details.method.rpartition("/")[2])
         return continuation(client_call_details if seconds is None else _Details(client_call_details, seconds), request)
+
+    intercept_unary_stream = intercept_unary_unary
 
 
 class _Pulse(threading.Thread):
@@ -138,8 +143,38 @@ def connect(
     url: str, options: Mapping[str, str], *, patience: timedelta, say: Callable[[str], None]
 ) -> tuple[SparkSession, Callable[[], None]]:
     """A new session of this server, which has answered, and how to give it back."""
-    line = Line(url, patience=patience, say=say)
-    builder = DefaultChannelBuilder(url, channelOptions=_channel_options(url))
+    session, close = _opened(url, Line(connect_endpoint(url), patience=patience, say=say))
+    # Without it, the functions of pyspark.sql would build their columns for a classic session.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    anything = cast(Any, session)
+    # That which functions of this process find, if they have none.
+    anything._set_default_and_active_session(session)
+    if options:
+        anything.conf._set_all(configs=dict(options), silent=True)
+    return cast(SparkSession, session), close
+
+
+@contextmanager
+def asking(url: str, *, patience: timedelta) -> Generator[ConnectSession]:
+    """A session for a question or two, each answered within the patience; it is not that of the process."""
+    line = Line(connect_endpoint(url), patience=patience, say=lambda _: None)
+    line.hurried = True
+    session, close = _opened(url, line)
+    try:
+        yield session
+    finally:
+        close()
+
+
+def _opened(url: str, line: Line) -> tuple[ConnectSession, Callable[[], None]]:
+    try:
+        builder = DefaultChannelBuilder(url, channelOptions=_channel_options(line.endpoint))
+    except PySparkException:
+        raise SettingsError(
+            "the parameters in the address of the Spark Connect server cannot be read",
+            why="behind /; each of them is name=value, with ; between them",
+            cure="write for example sc://spark.example.com:15002/;use_ssl=true;token=…",
+        ) from None  # which shows them
     cast(Any, builder).add_interceptor(_Deadlines(line))
     session = ConnectSession(connection=builder)
     session.client.set_retry_policies([Waits(line)])
@@ -161,39 +196,28 @@ def connect(
     atexit.register(close)
     pulse.start()
     try:
-        _make_it_known(session, options)
+        _ = session.version
     except BaseException as error:
         close()
         if not isinstance(error, PySparkException | grpc.RpcError):
             raise
         raise SparkUnavailable(
-            f"the Spark server at {line.address} does not answer as it should",
+            f"the Spark server at {line.endpoint} does not answer as it should",
             why=" ".join(str(error).split())[:500],
             cure="see that it is up, and that address and token are right (`kafka-assets doctor --deep`), "
             "or run `kafka-assets up`",
         ) from error
     line.answered = True
-    return cast(SparkSession, session), close
+    return session, close
 
 
-def _make_it_known(session: ConnectSession, options: Mapping[str, str]) -> None:
-    """Ask for the first time, and make it the session that functions of this process find, if they have none."""
-    _ = session.version
-    # Without it, the functions of pyspark.sql would build their columns for a classic session.
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    anything = cast(Any, session)
-    anything._set_default_and_active_session(session)
-    if options:
-        anything.conf._set_all(configs=dict(options), silent=True)
-
-
-def _channel_options(url: str) -> list[tuple[str, Any]]:
+def _channel_options(endpoint: Endpoint) -> list[tuple[str, Any]]:
     options: list[tuple[str, Any]] = [
         # Else it looks for a server that is back only after up to two minutes.
         ("grpc.initial_reconnect_backoff_ms", 500),
         ("grpc.max_reconnect_backoff_ms", 2_000),
     ]
-    if urlsplit(url.replace("sc:", "http:", 1)).hostname in _LOOPBACK:
+    if endpoint.is_here:
         # What is on this machine is not asked for through a proxy: it would see the token, and Kafka's password.
         options.append(("grpc.enable_http_proxy", 0))
     return options

@@ -13,9 +13,10 @@ from kafka_assets_tests.acceptance.conftest import Project
 
 WORKER = """
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 
-@F.udf("string")
+@F.udf(T.StringType())
 def whose(note):
     import sys
 
@@ -28,6 +29,8 @@ def test_run_lands_by_a_classic_session(project: Project, monkeypatch: pytest.Mo
     monkeypatch.delenv("KAFKA_ASSETS_SPARK_REMOTE")
     monkeypatch.setenv("KAFKA_ASSETS_SPARK_MASTER", "local[2]")
     (project.folder / "kafka_assets.toml").write_text('spark_remote = "sc://localhost:1"\n')
+    # Where this process has had a session of Spark Connect, pyspark's children would believe that they have one.
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
     # Of the workers' Python: that of the session, and not the first on the PATH.
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     project.topic("classic")

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from kafka_assets.audit import doctor
+from kafka_assets.audit import doctor, spark_checks
 from kafka_assets.audit.doctor import Check, examine
 from kafka_assets.broker import admin
 from kafka_assets.cli import app
@@ -80,6 +82,26 @@ def test_a_spark_that_is_configured_and_down_is_a_failure(tmp_path: Path) -> Non
     found = checks(tmp_path, KAFKA_ASSETS_SPARK_REMOTE="sc://localhost:1/;token=x")
     assert found["spark"].status == "failed"
     assert "localhost:1" in found["spark"].detail
+
+
+@pytest.mark.parametrize("address", ["https://h/;token=hunter2", "sc:h/;token=hunter2", "SC://h/;token=hunter2"])
+def test_a_spark_whose_address_is_none_is_a_failure_that_does_not_show_it(tmp_path: Path, address: str) -> None:
+    found = checks(tmp_path, KAFKA_ASSETS_SPARK_REMOTE=address)
+    assert (found["spark"].status, "sc://" in found["spark"].cure) == ("failed", True)
+    assert not [check for check in found.values() if "hunter2" in check.detail + check.cure]
+
+
+def test_a_spark_on_an_ipv6_address_is_looked_for_there(tmp_path: Path) -> None:
+    found = checks(tmp_path, KAFKA_ASSETS_SPARK_REMOTE="sc://[::1]:1/;token=x")
+    assert "nothing answers at [::1]:1" in found["spark"].detail
+
+
+def test_a_spark_that_listens_and_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_checks, "PATIENCE", timedelta(seconds=2))
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"sc://localhost:{mute.getsockname()[1]}/;token=x"
+        found = {one.check: one for one in examine(tmp_path, deep=True, environ={"KAFKA_ASSETS_SPARK_REMOTE": address})}
+    assert (found["spark"].status, "does not answer" in found["spark"].detail) == ("failed", True)
 
 
 def test_one_failure_hides_no_other_check(tmp_path: Path) -> None:

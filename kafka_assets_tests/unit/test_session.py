@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+import traceback
 from datetime import timedelta
 
 import pytest
 
-from kafka_assets.errors import SparkUnavailable
+from kafka_assets.errors import SettingsError, SparkUnavailable
 from kafka_assets.spark.session import open_session
 
 
@@ -28,3 +29,10 @@ def test_a_server_that_listens_and_never_answers_is_given_up() -> None:
         url = f"sc://localhost:{mute.getsockname()[1]}/;token=x"
         with pytest.raises(SparkUnavailable):
             open_session({"spark.remote": url}, patience=timedelta(seconds=3))
+
+
+@pytest.mark.parametrize("address", ["sc://h/;token=hunter2;hunter2", "sc://h/hunter2", "https://hunter2"])
+def test_an_address_that_cannot_be_read_is_refused_without_being_shown(address: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        open_session({"spark.remote": address})
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))

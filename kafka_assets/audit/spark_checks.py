@@ -1,0 +1,95 @@
+"""What `doctor` says of Spark: where it listens, whether it answers, how soon, and what it would show of secrets."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Any
+
+from kafka_assets.audit.doctor import SECONDS, UP, Check
+from kafka_assets.broker.connection import is_secret
+from kafka_assets.endpoints import connect_endpoint, endpoint_of, shown
+from kafka_assets.settings import PREFIX, Settings
+
+PATIENCE = timedelta(seconds=20)
+"""A server that takes longer for next to nothing can land nothing."""
+SLOW = 5.0
+"""Seconds; one that is well and warm answers within one."""
+
+
+def spark_checks(settings: Settings, *, deep: bool) -> Sequence[Check]:
+    """`deep` asks it, or starts the session that each run would start."""
+    address = settings.spark_remote or settings.spark_master
+    if address is None:
+        cure = f"{UP}, or set {PREFIX}SPARK_REMOTE or _SPARK_MASTER"
+        return [Check("spark", "info", "none is set, and none was started", cure)]
+    place = connect_endpoint(address) if settings.spark_remote is not None else endpoint_of(address)
+    if place is not None:
+        try:
+            socket.create_connection((place.host, place.port), timeout=SECONDS).close()
+        except OSError as error:
+            return [Check("spark", "failed", f"nothing answers at {place} ({error})", f"start it, or {UP}")]
+    if not deep:
+        seen = f"{place} listens" if place else f"{shown(address)}, started by each run"
+        return [Check("spark", "ok", f"{seen}; not asked (--deep asks)")]
+    with _asked(settings) as session:
+        began = time.monotonic()
+        session.sql("SELECT 1").collect()
+        return [_answered(session.version, time.monotonic() - began, shown(address)), *_secrets(session, settings)]
+
+
+@contextmanager
+def _asked(settings: Settings) -> Generator[Any]:
+    from kafka_assets.spark.reached import reached
+    from kafka_assets.spark.session import open_session, spark_config
+
+    if settings.spark_remote is not None:
+        from kafka_assets.spark.connected import asking
+
+        with reached(), asking(settings.spark_remote, patience=PATIENCE) as session:
+            yield session
+        return
+    session = open_session(spark_config(settings)).session
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _answered(running: str, seconds: float, address: str) -> Check:
+    client = version("pyspark")
+    if running != client:
+        detail = f"the server is Spark {running}, the client {client}"
+        return Check("spark", "failed", detail, f"use a server of Spark {client}")
+    if seconds > SLOW:
+        detail = f"Spark {running} ({address}) took {seconds:.0f} s to answer next to nothing"
+        return Check("spark", "info", detail, "look at its memory and its machine's load; a local one: kafka-assets up")
+    return Check("spark", "ok", f"Spark {running} ({address}) answered a query")
+
+
+def _secrets(session: Any, settings: Settings) -> Sequence[Check]:
+    """Passwords and keys of Kafka travel to Spark as options of its reader, and its UI shows a query's options."""
+    if not any(is_secret(name) for name in settings.kafka):
+        return []
+    shows = [
+        what
+        for what, name, default in (
+            ("its UI", "spark.ui.enabled", "true"),
+            ("its log", "spark.eventLog.enabled", "false"),
+        )
+        if session.conf.get(name, default) == "true"
+    ]
+    if not shows or session.conf.get("spark.redaction.string.regex", ""):
+        return [Check("spark secrets", "ok", "Kafka's passwords and keys are left out of what Spark shows of a query")]
+    return [
+        Check(
+            "spark secrets",
+            "info",
+            f"whoever may see {' or '.join(shows)} reads Kafka's passwords and keys there",
+            "set spark.redaction.string.regex on the server, as docs/settings.md has it",
+        )
+    ]
