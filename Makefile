@@ -7,8 +7,10 @@ UPGRADE ?=
 PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
 SECONDS ?= 3600
 MUTANTS ?=
+RUNS ?=
+KILLS ?=
 
-.PHONY: demo test test-fast properties mutants memory campaign screenshots lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties mutants memory campaign soak-sessions screenshots lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -33,6 +35,9 @@ campaign: setup ## daemons killed, doubled and robbed while 300,000 records land
 	KAFKA_ASSETS_CAMPAIGN_RECORDS=300000 KAFKA_ASSETS_CAMPAIGN_KILLS=10 \
 	  $(BIN)/pytest kafka_assets_tests/acceptance/test_daemon_killed.py -k killed_again
 	$(BIN)/pytest -m campaign
+
+soak-sessions: setup ## 400 runs through one Spark server, 40 killed: what stays in its heap; RUNS, KILLS; goes on if interrupted
+	$(BIN)/python -m kafka_assets_tests.soak $(if $(RUNS),--runs $(RUNS)) $(if $(KILLS),--kills $(KILLS))
 
 screenshots: setup ## docs/pictures anew: Dagster's pages of the demo, by a Chromium from Debian
 	$(BIN)/python tools/screenshots.py

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from kafka_assets import slice_asset
@@ -146,13 +147,17 @@ def test_the_downstream_of_a_topic_that_is_gone_still_gets_what_was_committed(la
     assert above.sql(f"select count(*) from {even.asset.key.to_user_string()}") == 5
 
 
-def test_an_ordinary_asset_takes_the_committed_rows_as_an_argument(landing: Declare) -> None:
+def test_an_ordinary_asset_takes_the_committed_rows_as_an_argument(
+    landing: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
     above = landing(schema="id BIGINT NOT NULL, note STRING, amount DECIMAL(12,2), at TIMESTAMP, ok BOOLEAN, d DATE")
     above.topic()
     above.produce(
         b'{"id": 1, "amount": 12.34, "at": "2026-01-02T03:04:05.000006Z", "ok": true, "d": "2026-02-03"}', b'{"id": 2}'
     )
     above.land()
+    # It has no Spark of its own: the IO manager opens the one that the settings name.
+    monkeypatch.setenv("KAFKA_ASSETS_SPARK_REMOTE", above.spark_remote)
     seen: list[Any] = []
 
     @dg.asset(
@@ -170,7 +175,7 @@ def test_an_ordinary_asset_takes_the_committed_rows_as_an_argument(landing: Decl
         partition_key=above.keys()[0],
         resources={
             KAFKA: KafkaResource(bootstrap_servers=above.broker),
-            SPARK: SparkResource(spark_config={"spark.remote": above.spark_remote}),
+            SPARK: SparkResource(),
             IO_MANAGER: SliceIOManager(database_url=above.database_url),
             "mem": dg.mem_io_manager,
         },

@@ -1,0 +1,1 @@
+"""What only shows after hundreds of runs."""

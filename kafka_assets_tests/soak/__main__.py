@@ -1,0 +1,133 @@
+"""Hundreds of runs of the sensor's road through one Spark Connect server, some of them killed: what stays in its heap.
+
+`make soak-sessions`, RUNS=n, KILLS=n. It can be interrupted, and goes on where it was with the next call: its project,
+its services and its figures are in build/soak. It ends with 1 when sessions stay or the heap grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+
+from sqlalchemy import text
+
+from kafka_assets import devstack
+from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.broker.topics import create_topic
+from kafka_assets.ledger.engine import make_engine, read
+from kafka_assets.settings import load_settings
+from kafka_assets_tests.soak.heap import Heap
+from kafka_assets_tests.soak.progress import Progress, Reading
+from kafka_assets_tests.soak.runs import Runs
+
+FOLDER = Path("build/soak").resolve()
+STREAMS = [f"soak_{number}" for number in range(4)]
+STREAM = """\
+type: kafka_assets.KafkaTopic
+attributes:
+  topic: {name}
+  target: {name}
+  schema: "id BIGINT NOT NULL, customer STRING, amount DECIMAL(12,2), placed_at TIMESTAMP, tags ARRAY<STRING>"
+  slices: {{max_delay: 1s}}
+"""
+RECORD = '{"id": %d, "customer": "ada", "amount": "12.30", "placed_at": "2026-01-01T00:00:00Z", "tags": ["a", "b"]}'
+SECONDS_SAID = 300
+"""What was killed longer ago must be gone."""
+GROWTH = 1.2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--every", type=int, default=50)
+    asked = parser.parse_args()
+    os.environ["KAFKA_ASSETS_HOME"] = str(FOLDER)
+    _project()
+    progress = Progress(FOLDER / "progress.json")
+    running = devstack.up(FOLDER / ".kafka_assets", ["kafka", "spark", "dagster"])
+    [spark] = [one for one in running.services if one.name == "spark"]
+    progress.begin(spark.pid)
+    heap, runs = Heap(spark.pid), Runs(running.urls["dagster"], FOLDER / ".kafka_assets")
+    over = threading.Event()
+    producer = threading.Thread(target=_produce, args=(over,), daemon=True)
+    producer.start()
+    try:
+        while len(progress.readings) * asked.every < asked.runs:
+            wanted = (len(progress.readings) + 1) * asked.every
+            due = max(0, round(asked.kills * wanted / asked.runs) - len(progress.kills))
+            _through(runs, progress, wanted, kills=due)
+            progress.read(_reading(heap, runs, progress))
+    finally:
+        over.set()
+        producer.join()
+    return _verdict(progress)
+
+
+def _project() -> None:
+    (FOLDER / "defs").mkdir(parents=True, exist_ok=True)
+    (FOLDER / "kafka_assets.toml").touch()
+    for name in STREAMS:
+        (FOLDER / "defs" / f"{name}.yaml").write_text(STREAM.format(name=name))
+
+
+def _through(runs: Runs, progress: Progress, wanted: int, *, kills: int) -> None:
+    """Until so many runs were made; of those under way so many are killed meanwhile, at times of nobody's choice."""
+    first = runs.made()
+    moments = [first + (wanted - first) * (number + 1) / (kills + 1) for number in range(kills)]
+    while (made := runs.made()) < wanted or moments:
+        if moments and made >= moments[0] and runs.kill_one(after=random.uniform(0.5, 4)):
+            progress.kill(time.time())
+            moments.pop(0)
+        time.sleep(0.5)
+
+
+def _reading(heap: Heap, runs: Runs, progress: Progress) -> Reading:
+    before = runs.workers()
+    sessions, old = heap.sessions(), heap.old_megabytes()
+    return Reading(
+        runs=runs.made(),
+        sessions=sessions,
+        in_flight=len(before | runs.workers()),
+        killed=len(progress.kills),
+        killed_lately=sum(1 for at in progress.kills if time.time() - at < SECONDS_SAID),
+        old_megabytes=old,
+    )
+
+
+def _produce(over: threading.Event) -> None:
+    connection = Connection.of(load_settings())
+    for name in STREAMS:
+        create_topic(connection, name, partitions=2)
+    number = 0
+    while not over.wait(1):
+        for name in STREAMS:
+            produce(connection, name, [Record(value=(RECORD % (number + one)).encode()) for one in range(5)])
+        number += 5
+
+
+def _verdict(progress: Progress) -> int:
+    first, last = progress.readings[0], progress.readings[-1]
+    leaks = [one for one in progress.readings if one.sessions > one.in_flight + one.killed_lately]
+    grown = last.old_megabytes / first.old_megabytes
+    print(f"old generation after GC: {grown:.2f} × from run {first.runs} to run {last.runs} (at most {GROWTH})")
+    print(f"readings with more sessions than runs in flight + killed in 5 minutes: {len(leaks)}")
+    engine = make_engine(load_settings().database_url)
+    with read(engine) as connection:
+        gaps = connection.scalar(text("SELECT count(*) FROM kafka_gap"))
+    engine.dispose()
+    print(f"gaps in the ledger: {gaps}")
+    devstack.down(FOLDER / ".kafka_assets", delete=True)
+    shutil.rmtree(FOLDER)
+    return 1 if leaks or gaps or grown > GROWTH else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
