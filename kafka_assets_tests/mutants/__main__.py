@@ -66,14 +66,15 @@ def main(*words: str) -> int:
 
 def _missed(copy: Path, one: Mutant) -> list[str]:
     """The tests that pass although this is broken, or do not fail by an assertion or error of their own."""
-    files = {change.file: (copy / "kafka_assets" / change.file).read_text() for change in one.changes}
+    places = [change.place(copy / "kafka_assets") for change in one.changes]
+    files = {path: path.read_text() for path in places}
     try:
-        for change in one.changes:
-            change.apply(copy)
+        for path, change in zip(places, one.changes, strict=True):
+            path.write_text(change.made_in(path.read_text()))
         failed = _failed(copy, list(one.tests), passing=False)
     finally:
-        for file, text in files.items():
-            (copy / "kafka_assets" / file).write_text(text)
+        for path, text in files.items():
+            path.write_text(text)
     return [_short(test) for test in one.tests if _short(test) not in failed]
 
 
