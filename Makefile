@@ -6,6 +6,8 @@ EXIT ?=
 UPGRADE ?=
 PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
 SECONDS ?= 3600
+# On two cores: half of what a test takes it waits, for a broker, a lock or a lease.
+WORKERS ?= 4
 MUTANTS ?=
 RUNS ?=
 KILLS ?=
@@ -15,8 +17,8 @@ KILLS ?=
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
 
-test: setup ## every test, with real services: two workers, each with services of its own
-	$(BIN)/pytest -n 2 --dist worksteal
+test: setup ## every test but those of `make campaign`, with real services that all workers share
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-fast: setup ## what needs no service
 	$(BIN)/pytest -n 2 --dist worksteal kafka_assets_tests/unit -m "not slow"
@@ -31,7 +33,7 @@ mutants: setup ## breaks the code in a copy, one line at a time, and sees that t
 memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, on every database
 	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py
 
-campaign: setup ## daemons killed, doubled and robbed while 300,000 records land; other tests that take minutes
+campaign: setup ## daemons killed, doubled and robbed while 300,000 records land; the lab, the benches, three brokers
 	KAFKA_ASSETS_CAMPAIGN_RECORDS=300000 KAFKA_ASSETS_CAMPAIGN_KILLS=10 \
 	  $(BIN)/pytest kafka_assets_tests/acceptance/test_daemon_killed.py -k killed_again
 	$(BIN)/pytest -m campaign

@@ -17,6 +17,7 @@ import pytest
 
 from kafka_assets import devstack
 from kafka_assets.devstack import debian, locks
+from kafka_assets.devstack import spark as spark_service
 from kafka_assets_tests.keeper import RUN, Keeper
 from kafka_assets_tests.run_log import RunLog
 
@@ -29,6 +30,8 @@ NO_MYSQL = pytest.StashKey[int]()
 KEEPER = pytest.StashKey[Keeper]()
 LOG = pytest.StashKey[RunLog]()
 SERVICES = pytest.StashKey[Path]()
+QUICKLY_COMPILED = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
+"""A test run is over before what the better compiler makes has paid for its making: four tenths of Spark's time."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -139,7 +142,9 @@ def broker(services_folder: Path) -> str:
 @pytest.fixture(scope="session")
 def spark_remote(services_folder: Path) -> str:
     """The address of a warm Spark Connect server, with its token."""
-    remote = devstack.up(services_folder, ["spark"]).spark_remote
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spark_service, "DEFAULTS", spark_service.DEFAULTS + QUICKLY_COMPILED)
+        remote = devstack.up(services_folder, ["spark"]).spark_remote
     assert remote
     return remote
 

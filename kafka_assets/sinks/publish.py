@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection, Engine
 
 from kafka_assets.errors import SliceRefused
+from kafka_assets.faults import reached
 from kafka_assets.ledger import windows
 from kafka_assets.ledger.claims import Claim
 from kafka_assets.ledger.committed import advance
@@ -139,6 +140,7 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
                 work.recheck(connection)
             # 6. Verify the attempts under lock.
             steps.now("commit")
+            reached("verify", work.claims[0].publication.asset)
             verify_attempts(connection, this.written)
             # 7. Counts.
             for key, publication in slices.items():

@@ -1,151 +1,48 @@
-"""A project as a user has it: its own folder, its own Dagster, on the session's broker and Spark."""
+"""Projects for the acceptance tests: one of its own for each test, and one deployment that all of them share."""
 
 from __future__ import annotations
 
-import json
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
 
 from kafka_assets import devstack
-from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.produce import Record, produce
-from kafka_assets.broker.topics import create_topic
-from kafka_assets.ledger.engine import make_engine, read
+from kafka_assets.ledger.engine import make_engine
+from kafka_assets_tests.acceptance.deployment import Deployment
+from kafka_assets_tests.acceptance.project import Project
 from kafka_assets_tests.commands import Commands
 
-STREAM = """
-from kafka_assets import kafka_asset
 
-{before}
-
-@kafka_asset(
-    topic="{topic}", target="{name}", schema="id BIGINT NOT NULL, note STRING",
-    slices={{"max_delay": "1s", "max_records": {max_records}}}, {attributes},
-)
-def {name}(records):
-    return {body}
-"""
-
-RUNS = """{ runsOrError { ... on Runs { results { runId status tags { key value } } } } }"""
-"""Newest first."""
-_TOPICS: set[str] = set()
-
-
-@dataclass
-class Project:
-    """A project's folder, and what a test asks of it."""
-
-    folder: Path
-    broker: str
-    engine: Engine
-    dagster: str = ""
-
-    def declare(
-        self,
-        name: str,
-        *,
-        topic: str,
-        before: str = "",
-        max_records: int = 500_000,
-        attributes: str = "max_bad_ratio=1.0",
-        body: str = "records",
-    ) -> None:
-        (self.folder / "defs").mkdir(exist_ok=True)
-        declared = STREAM.format(
-            name=name, topic=topic, before=before, max_records=max_records, attributes=attributes, body=body
-        )
-        (self.folder / "defs" / f"{name}.py").write_text(declared)
-
-    def topic(self, name: str, *, partitions: int = 3) -> None:
-        """A new one: the session's broker is every test's, and another's records would land here, too."""
-        assert name not in _TOPICS, f"another test has a topic {name!r}"
-        _TOPICS.add(name)
-        create_topic(Connection(self.broker, {}), name, partitions=partitions)
-
-    def produce(self, topic: str, first: int, last: int, *, partitions: int = 3, bad_every: int = 10**9) -> None:
-        produce(
-            Connection(self.broker, {}),
-            topic,
-            (
-                Record(
-                    value=b"{broken" if number % bad_every == bad_every - 1 else b'{"id": %d, "note": "n"}' % number,
-                    partition=number % partitions,
-                )
-                for number in range(first, last)
-            ),
-        )
-
-    def start(self) -> None:
-        """`dagster dev`, webserver and daemon, with this project's streams."""
-        self.dagster = devstack.up(self.folder / ".kafka_assets", ["dagster"]).urls["dagster"]
-
-    def sql(self, statement: str) -> Any:
-        with read(self.engine) as connection:
-            return connection.scalar(text(statement))
-
-    def graphql(self, query: str, **variables: Any) -> Any:
-        request = urllib.request.Request(
-            f"{self.dagster}/graphql",
-            data=json.dumps({"query": query, "variables": variables}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found = json.load(answer)
-        assert "errors" not in found, found
-        return found["data"]
-
-    def wait(self, until: Callable[[], bool], *, seconds: float = 400, log: Path | None = None) -> None:
-        """Wait for something that must come; what the log says last is told when it does not."""
-        deadline = time.monotonic() + seconds
-        while not until():
-            if time.monotonic() > deadline:
-                log = log or self.folder / ".kafka_assets" / "logs" / "dagster.log"
-                pytest.fail(f"it did not come\n{self.state()}\nthe log says:\n{telling(log)[-6000:]}")
-            time.sleep(0.5)
-
-    def state(self) -> str:
-        """Dagster's runs and the ledger's claims, for a test that fails."""
-        told: list[Any] = []
-        if self.dagster:
-            told += self.graphql(RUNS)["runsOrError"]["results"]
-        with read(self.engine) as connection:
-            told += connection.execute(text("select * from kafka_claim")).mappings()
-            told += connection.execute(text("select * from kafka_publication")).mappings()
-        return "\n".join(map(str, told))
-
-    def landed(self, name: str, offsets: int) -> bool:
-        """Whether everything of a topic with so many offsets is committed."""
-        through = self.sql(
-            "select coalesce(sum(committed_through), 0) from kafka_committed "
-            f"where asset = '{name}' and committed_through > 0"
-        )
-        return through == offsets
-
-
-def telling(log: Path) -> str:
-    """A log of Dagster without what its sensors say at each tick that finds nothing to do."""
-    chatter = ("Checking for new runs", "skipped: ")
-    return "\n".join(line for line in log.read_text().splitlines() if not any(one in line for one in chatter))
+def _settings(patch: pytest.MonkeyPatch, folder: Path, *, broker: str, spark_remote: str) -> str:
+    """What a project's processes read from the environment; returns the URL of its database."""
+    url = f"sqlite:///{folder / 'warehouse.db'}"
+    patch.setenv("KAFKA_ASSETS_HOME", str(folder))
+    patch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", broker)
+    patch.setenv("KAFKA_ASSETS_SPARK_REMOTE", spark_remote)
+    patch.setenv("KAFKA_ASSETS_DATABASE_URL", url)
+    patch.delenv("DAGSTER_HOME", raising=False)
+    return url
 
 
 @pytest.fixture
 def project(tmp_path: Path, broker: str, spark_remote: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    url = f"sqlite:///{tmp_path / 'warehouse.db'}"
-    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
-    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", broker)
-    monkeypatch.setenv("KAFKA_ASSETS_SPARK_REMOTE", spark_remote)
-    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", url)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    engine = make_engine(url)
+    engine = make_engine(_settings(monkeypatch, tmp_path, broker=broker, spark_remote=spark_remote))
     yield Project(folder=tmp_path, broker=broker, engine=engine)
     devstack.down(tmp_path / ".kafka_assets")
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def deployment(services_folder: Path, broker: str, spark_remote: str) -> Iterator[Deployment]:
+    """`dagster dev` with a stream for each test that needs no other; it ends with the services."""
+    folder = services_folder.parent / "deployment"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        engine = make_engine(_settings(patch, folder, broker=broker, spark_remote=spark_remote))
+        made = Deployment(folder=folder, broker=broker, engine=engine)
+        made.begin(patch)
+    yield made
     engine.dispose()
 
 

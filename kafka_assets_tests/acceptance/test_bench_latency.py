@@ -18,7 +18,7 @@ from kafka_assets.audit.scratch import PREFIX
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.topics import topic_names
 from kafka_assets.devstack.processes import MARK
-from kafka_assets_tests.acceptance.conftest import Project
+from kafka_assets_tests.acceptance.project import Project
 
 BENCH = (str(Path(sys.executable).with_name("kafka-assets")), "bench", "latency")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_assets_tests.acceptance.conftest import Project
+from kafka_assets_tests.acceptance.project import Project
 
 WORKER = """
 from pyspark.sql import functions as F

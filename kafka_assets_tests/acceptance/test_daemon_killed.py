@@ -20,16 +20,13 @@ import pytest
 
 from kafka_assets.devstack.dagster import write_instance
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets_tests.acceptance.conftest import Project
 from kafka_assets_tests.acceptance.daemons import Daemon
+from kafka_assets_tests.acceptance.project import Project, lease_ends
 
 RECORDS = int(os.environ.get("KAFKA_ASSETS_CAMPAIGN_RECORDS", "12000"))
 KILLS = int(os.environ.get("KAFKA_ASSETS_CAMPAIGN_KILLS", "2"))
 SECONDS = 300 + 30 * KILLS
 """Until a test gives up: on a machine that does much else a daemon alone takes half a minute to come up."""
-
-# Whoever is killed with all its workers is taken over when its lease ends: soon, so that the test ends, too.
-SHORT_LEASE = "import kafka_assets.assets.land as land\nland.LEASE_MS = 5000"
 
 
 @pytest.fixture
@@ -42,7 +39,7 @@ def homes(project: Project) -> Iterator[dict[str, Daemon]]:
 
 def test_a_daemon_killed_again_and_again_lands_every_record_once(project: Project, homes: dict[str, Daemon]) -> None:
     project.topic("killed", partitions=3)
-    project.declare("killed", topic="killed", before=SHORT_LEASE)
+    project.declare("killed", topic="killed")
     ensure_schema(project.engine)
     chance = random.Random(7)
     daemon = homes[".dagster"]
@@ -50,7 +47,10 @@ def test_a_daemon_killed_again_and_again_lands_every_record_once(project: Projec
     with _producing(project, "killed"):
         for _ in range(KILLS):
             time.sleep(chance.uniform(4, 12))
-            daemon.kill(everything=chance.random() < 0.5)
+            everything = chance.random() < 0.5
+            daemon.kill(everything=everything)
+            if everything:
+                lease_ends(project, "killed")
             daemon.start()
     project.wait(lambda: project.landed("killed", RECORDS), seconds=SECONDS, log=daemon.log)
     _exact(project, "killed")
@@ -93,13 +93,14 @@ def test_a_deployment_that_loses_its_storage_goes_on_and_is_told_again(
     project: Project, homes: dict[str, Daemon]
 ) -> None:
     project.topic("forgot", partitions=3)
-    project.declare("forgot", topic="forgot", before=SHORT_LEASE)
+    project.declare("forgot", topic="forgot")
     ensure_schema(project.engine)
     daemon = homes[".dagster"]
     daemon.start()
     project.produce("forgot", 0, RECORDS // 2)
     project.wait(lambda: project.landed("forgot", RECORDS // 2), seconds=SECONDS, log=daemon.log)
     daemon.kill(everything=True)
+    lease_ends(project, "forgot")
     shutil.rmtree(daemon.home)
     project.produce("forgot", RECORDS // 2, RECORDS)
     daemon.start()

@@ -8,7 +8,7 @@ from typing import Any
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.groups import set_offsets
 from kafka_assets.ledger.engine import write
-from kafka_assets_tests.acceptance.conftest import Project
+from kafka_assets_tests.acceptance.project import Project
 from kafka_assets_tests.commands import Commands
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_assets_tests.acceptance.conftest import Project
+from kafka_assets_tests.acceptance.project import Project
 from kafka_assets_tests.commands import Commands
 
 
