@@ -9,6 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
+from kafka_assets.assets.ending import ended
 from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, Retryable, SliceRefused, TopicChanged, Truncated
@@ -90,11 +91,18 @@ def keep_failure(
 
 
 def _give_back(engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException) -> None:
+    was_ended = ended(error)
     said = str(error) if isinstance(error, KafkaAssetsError) else f"{type(error).__name__}: {error}"
-    if not isinstance(error, Exception):
+    if was_ended:
         said = "the run was ended while it landed the slice"
-    counts = isinstance(error, Exception) and not isinstance(error, Retryable)
-    record_failure(engine, claims, reason=said, max_attempts=stream.max_attempts, counts=counts)
+    record_failure(
+        engine,
+        claims,
+        reason=said,
+        max_attempts=stream.max_attempts,
+        counts=not was_ended and not isinstance(error, Retryable),
+        pauses=not was_ended,
+    )
 
 
 def _publish(

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import dagster as dg
 from pyspark.sql import DataFrame
 
+from kafka_assets.assets.ending import ended
 from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER
 from kafka_assets.assets.reruns import Asked, asked_of
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, StreamError
@@ -31,7 +32,7 @@ def making(context: dg.AssetExecutionContext, stream: Stream, keys: Sequence[Sli
     """All that happens before the IO manager claims the slices: Spark's session, the schema, the function itself.
 
     What is raised here is written into the claims, as what is raised later: else nobody would count it, and the
-    slices would be asked for each minute, for ever.
+    slices would be asked for each minute, for ever. Somebody's ending the run is no failure.
     """
     verify_keys(keys, context.run.tags)
     try:
@@ -39,7 +40,7 @@ def making(context: dg.AssetExecutionContext, stream: Stream, keys: Sequence[Sli
             yield
     except Exception as error:
         ledger = getattr(context.resources, IO_MANAGER)
-        if isinstance(ledger, KeepsFailures):
+        if isinstance(ledger, KeepsFailures) and not ended(error):
             try:
                 asked = asked_of(context.run.tags, run_of=context.instance.get_run_by_id)
                 ledger.keep_failure(stream, keys, run_id=context.run.run_id, asked=asked, error=error)

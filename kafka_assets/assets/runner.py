@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -17,12 +19,14 @@ import dagster as dg
 from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.definitions import Declared, build_definitions, load_assets, streams_in
+from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
 from kafka_assets.assets.tick import Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
-from kafka_assets.errors import UsageError
+from kafka_assets.errors import Retryable, UsageError
+from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
-from kafka_assets.ledger.requests import given_up
+from kafka_assets.ledger.requests import given_up, withdraw
 from kafka_assets.ledger.standing import Remaining, ends_of, remaining, standing_of
 from kafka_assets.settings import Settings
 from kafka_assets.streams import Stream
@@ -151,12 +155,19 @@ class Runner:
             self._say(skipped)
         for event in found.events:
             self.instance.report_runless_asset_event(event)
-        for request in found.requests:
-            failure = self.run(request)
-            done.runs += 1
-            if failure is not None:
-                done.failures.append(failure)
-                self._say(failure)
+        undone = {str(request.run_key) for request in found.requests}
+        try:
+            for request in found.requests:
+                failure = self.run(request)
+                undone.discard(str(request.run_key))
+                done.runs += 1
+                if failure is not None:
+                    done.failures.append(failure)
+                    self._say(failure)
+        except KeyboardInterrupt:
+            with suppress(Retryable):  # else their slices are asked for again a minute later
+                withdraw(self.engine, undone)
+            raise
         return found
 
     def _tick(self) -> Tick:
@@ -173,22 +184,37 @@ class Runner:
         return found
 
     def run(self, request: dg.RunRequest) -> str | None:
-        """Carry out a run here; why it failed, if it did."""
+        """Carry out a run here; why it failed, if it did. Raises Stopped where somebody ended it."""
         assert request.asset_selection is not None
         first, last = (request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
         self._say(f"landing {first}" + (f" … {last}" if last != first else ""))
-        result = self._job.execute_in_process(
-            instance=self.instance,
-            asset_selection=list(request.asset_selection),
-            tags=dict(request.tags),
-            raise_on_error=False,
-        )
+        run_id = str(uuid.uuid4())
+        with at_last(lambda: give_back(self.engine, run_id=run_id)):
+            result = self._job.execute_in_process(
+                instance=self.instance,
+                run_id=run_id,
+                asset_selection=list(request.asset_selection),
+                tags=dict(request.tags),
+                raise_on_error=False,
+            )
+        interrupted = any(map(_interrupted, result.all_events))
+        if interrupted or (told_to_end() and not result.success):
+            # Dagster takes it for the worker's death, which its daemon might make up for by a retry.
+            self.instance.report_run_canceled(result.dagster_run)
+        end_if_told(interrupted=interrupted)
         if result.success:
             return None
         failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
         said = failed[-1].event_specific_data.error if failed else None
         why = said.cause.message if said is not None and said.cause is not None else said.message if said else "?"
         return f"{first}: " + " ".join(why.split())
+
+
+def _interrupted(event: dg.DagsterEvent) -> bool:
+    """Whether Dagster says by it that the run was ended, and not that it failed."""
+    reason = getattr(event.event_specific_data, "failure_reason", None)
+    canceled = event.event_type == dg.DagsterEventType.RUN_CANCELED
+    return canceled or getattr(reason, "value", None) == "UNEXPECTED_TERMINATION"
 
 
 def chosen_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:

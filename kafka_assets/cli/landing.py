@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from kafka_assets.cli.asking import AsJson, a_duration
 from kafka_assets.cli.console import err, out, print_json, print_table
+from kafka_assets.cli.stopped import ends_on_signals
 
 Streams = Annotated[list[str] | None, typer.Argument(help="Only these streams; else all that are declared.")]
 
@@ -70,15 +72,20 @@ def run(
     ] = "5m",
     as_json: AsJson = False,
 ) -> None:
-    """Plan and land without a daemon, for cron: exit with 1 if a slice failed, 0 if all there was is committed."""
-    from kafka_assets.assets.runner import Runner
-    from kafka_assets.settings import load_settings
+    """Plan and land without a daemon, for cron: exit with 1 if a slice failed, 0 if all there was is committed.
 
+    SIGTERM and Ctrl-C end it within seconds, with 143 or 130: what was being landed is given back.
+    """
     waits = a_duration("--patience", patience)
     say = err.print if as_json else out.print
-    with Runner(load_settings(), only=streams or (), say=lambda text: say(text, markup=False, highlight=False)) as here:
-        done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
-        standing = here.standing()
+    with ends_on_signals():
+        from kafka_assets.assets.runner import Runner
+        from kafka_assets.settings import load_settings
+
+        told = partial(say, markup=False, highlight=False)
+        with Runner(load_settings(), only=streams or (), say=told) as here:
+            done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
+            standing = here.standing()
     failed = not done.caught_up if until_caught_up else bool(done.failures or done.troubles or done.failed_slices)
     if as_json:
         print_json({**asdict(done), "caught_up": done.caught_up, "partitions": standing})

@@ -21,6 +21,7 @@ from kafka_assets.cli.asking import (
     the_stream,
 )
 from kafka_assets.cli.console import err, out, print_json, print_table
+from kafka_assets.cli.stopped import ends_on_signals
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Land slices again, here and now: every slice that meets the range, each in place of what it had."""
-    from kafka_assets.assets.replaying import replay as land_again
-    from kafka_assets.assets.runner import Runner
     from kafka_assets.broker.listing import topic_offsets
     from kafka_assets.ledger.slice_list import find_slices, list_slices
     from kafka_assets.settings import load_settings
@@ -107,8 +106,12 @@ def replay(
     def say(text: str) -> None:
         err.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    with Runner(settings, only=[stream], say=say) as runner:
-        done = land_again(runner, found, [one.key for one in slices], force=force)
+    with ends_on_signals():
+        from kafka_assets.assets.replaying import replay as land_again
+        from kafka_assets.assets.runner import Runner
+
+        with Runner(settings, only=[stream], say=say) as runner:
+            done = land_again(runner, found, [one.key for one in slices], force=force)
     if as_json:
         failures = {str(key): why for key, why in done.failed.items()}
         print_json({"replayed": [str(key) for key in done.landed], "failed": failures, "left": left})

@@ -98,11 +98,18 @@ def release(engine: Engine, claims: Sequence[Claim]) -> None:
 
 
 def record_failure(
-    engine: Engine, claims: Sequence[Claim], *, reason: str, max_attempts: int, counts: bool = True
+    engine: Engine,
+    claims: Sequence[Claim],
+    *,
+    reason: str,
+    max_attempts: int,
+    counts: bool = True,
+    pauses: bool = True,
 ) -> bool:
     """Give failed claims back with a pause; what fails alone too often is given up. True when it was.
 
     `counts=False`: it was not the slices' fault, or passes by itself, and is no step towards giving up.
+    `pauses=False`: it did not even fail, and may be asked for again at once.
     A result is never touched: a publication becomes `failed` only from `planned`, under its lock. A server's
     backend stays named, and the lease ends now: where the connection was lost, the server may still hold it.
     """
@@ -117,7 +124,7 @@ def record_failure(
                 _mine(held).values(
                     lease_until=now_ms(),
                     backend=backend,
-                    not_before=now_ms() + pause,
+                    not_before=now_ms() + pause if pauses else null(),
                     failures_alone=t.claim.c.failures_alone + int(alone),
                     failure=storable(reason[:2000]),
                 )
@@ -134,6 +141,17 @@ def record_failure(
                     )
                     given_up = changed.rowcount == 1
     return given_up
+
+
+def give_back(engine: Engine, *, run_id: str) -> None:
+    """End the leases that a run holds: its process ends, and whoever comes next need not wait for them."""
+    c = t.claim.c
+    with write(engine) as connection:
+        connection.execute(
+            update(t.claim)
+            .where(c.run_id == run_id, c.lease_until > now_ms())
+            .values(lease_until=now_ms(), not_before=null())
+        )
 
 
 def _read_claims(engine: Engine, ids: Sequence[int]) -> dict[int, _Read]:

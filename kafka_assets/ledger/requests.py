@@ -172,3 +172,22 @@ def store_request(engine: Engine, batch: Sequence[Due], *, token: str) -> bool:
                 connection.rollback()
                 return False
     return True
+
+
+def withdraw(engine: Engine, tokens: Collection[str]) -> None:
+    """Take back requests of which no run came and none will: their slices may be asked for again at once.
+
+    What was claimed under one of these tokens is left as it is.
+    """
+    c = t.claim.c
+    with write(engine) as connection:
+        connection.execute(
+            update(t.claim)
+            .where(
+                c.request_token.in_(sorted(tokens)),
+                c.not_before.is_not(None),
+                c.requests > 0,
+                c.lease_until.is_(None) | (c.lease_until <= now_ms()),
+            )
+            .values(not_before=None, requests=c.requests - 1)
+        )

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from kafka_assets_tests.acceptance.project import Project
@@ -48,6 +54,26 @@ def test_a_slice_that_fails_is_an_exit_code_of_one_and_the_others_land(project: 
     assert project.sql("select count(*) from kafka_publication where state = 'failed'") == 1
 
 
+def test_signals_end_it_and_what_was_being_landed_lands_by_the_next_one(project: Project, command: Commands) -> None:
+    project.topic("ended")
+    project.declare("ended", topic="ended", max_records=1_000)
+    project.produce("ended", 0, 3_000)
+
+    # While Spark's client is being imported; then while a claim is held.
+    said = _ended(project, signal.SIGTERM, lambda: True, "run", "--until-caught-up")
+    assert "stopped by SIGTERM" in said and "Traceback" not in said
+    held = "select count(*) from kafka_claim where lease_until > strftime('%s') * 1000"
+    _ended(project, signal.SIGINT, lambda: project.sql(held) > 0, "run", "--until-caught-up")
+    assert project.sql("select count(*) from ended") == 0
+    assert project.sql(held) == 0, "the claims are given back"
+    assert project.sql("select count(*) from kafka_claim where failures_alone > 0 or not_before is not null") == 0
+
+    assert command("run", "--until-caught-up", "--json").json["caught_up"] is True
+    _ended(project, signal.SIGTERM, lambda: project.sql(held) > 0, "replay", "ended", "--since", "0", "--yes")
+    assert project.sql("select count(*) from ended") == 3_000
+    assert project.sql("select sum(failures_alone) from kafka_claim") == 0
+
+
 def test_what_cannot_be_done_is_said_in_words(
     project: Project, command: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,3 +87,22 @@ def test_what_cannot_be_done_is_said_in_words(
     for words in (["plan", "--dry-run"], ["run", "--until-caught-up"]):
         down = command(*words, code=1)
         assert "127.0.0.1:1" in down.err
+
+
+def _ended(project: Project, number: signal.Signals, when: Callable[[], bool], *command: str) -> str:
+    """Start it, and send it the signal once it has begun to land, as soon as something else is so; what it said."""
+    arguments = [str(Path(sys.executable).with_name("kafka-assets")), *command]
+    with subprocess.Popen(
+        arguments, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = list[str]()
+        while not said or "landing" not in said[-1]:
+            said.append(process.stdout.readline())
+            assert said[-1], said
+        while not when():
+            assert process.poll() is None
+        process.send_signal(number)
+        said.append(process.stdout.read())
+    assert process.returncode == 128 + number, said
+    return "".join(said)

@@ -1,18 +1,32 @@
-"""Landing without a daemon: what passes by itself is no reason to end, and none to fail."""
+"""Landing without a daemon: what passes by itself is no reason to end, and none to fail. A signal ends it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import dagster as dg
 import pytest
 
+from kafka_assets.assets import ending
 from kafka_assets.assets.decorator import kafka_asset
+from kafka_assets.assets.io_manager import SliceIOManager
+from kafka_assets.assets.landing import Landing
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
+from kafka_assets.assets.replaying import replay
 from kafka_assets.assets.runner import Runner
+from kafka_assets.broker.stopping import ENDING, Stopped
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, TopicChanged
 from kafka_assets.ledger import meeting
 from kafka_assets.settings import load_settings
+from kafka_assets.slices import SliceKey
+from kafka_assets.testing import Session
 from kafka_assets_tests.ledgers import ASSET, rows
 from kafka_assets_tests.ticking import Desk, orders
 
@@ -74,3 +88,107 @@ def test_a_broker_that_is_away_ends_it_at_once(desk: Desk, runner: Runner) -> No
         done = runner.until_caught_up(patience=timedelta(hours=1))
     assert not done.caught_up
     assert desk.broker.asked == 1
+
+
+class Kafka:
+    """A broker's records, of which nothing comes: something else happens when it is asked for them, or for offsets."""
+
+    def __init__(self, happens: Callable[[], object], *, claimed: bool) -> None:
+        self._happens, self._claimed = happens, claimed
+
+    def read(self, *given: object) -> Any:
+        return None if self._claimed else self._happens()
+
+    def observe(self, topics: object) -> Any:
+        return self._happens()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process may be told to end, and does not."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    monkeypatch.setattr(ending, "GRACE", 1e6)
+    yield
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    ending._ending = None
+
+
+@pytest.fixture
+def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: None) -> Callable[..., Runner]:
+    """A runner of two slices whose runs are Dagster's own; `happens` in their midst, before or after the claim."""
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "nowhere:1")
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", str(desk.engine.url))
+    monkeypatch.setattr(Landing, "frame", lambda self: self.attached(SimpleNamespace(read=self.records.read())))
+    desk.broker.set("orders", 2_000_000)
+
+    def landing(happens: Callable[[], object], *, claimed: bool) -> Runner:
+        asset = kafka_asset(
+            name=ASSET, topic="orders", target=ASSET, schema="id BIGINT", slices={"max_records": 1_000_000}
+        )
+        resources = {
+            KAFKA: Kafka(happens, claimed=claimed),
+            SPARK: Session(cast("Any", None)),
+            IO_MANAGER: SliceIOManager(database_url=str(desk.engine.url)),
+        }
+        return Runner(load_settings(), instance=desk.instance, assets=[asset(as_it_is)], resources=resources)
+
+    return landing
+
+
+def as_it_is(records: Any) -> Any:
+    return records
+
+
+def tell(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def swallow(number: signal.Signals) -> None:
+    """As an import does that is interrupted in C."""
+    with contextlib.suppress(BaseException):
+        tell(number)
+    raise ImportError("numpy.core.multiarray failed to import")
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["before-the-claim", "after-it"])
+@pytest.mark.parametrize("happens", [tell, swallow])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_and_counts_against_no_slice(
+    desk: Desk, landing: Callable[..., Runner], number: signal.Signals, happens: Any, claimed: bool
+) -> None:
+    runner = landing(lambda: happens(number), claimed=claimed)
+    with pytest.raises(Stopped) as stopped, ending.ended_by_signals(), runner:
+        runner.until_caught_up(patience=timedelta(hours=1))
+    assert stopped.value.number == number
+    [run] = desk.instance.get_runs()
+    assert run.status == dg.DagsterRunStatus.CANCELED, "and the other one was not begun"
+    claims = rows(
+        desk.engine,
+        "select attempt, failures_alone, not_before, requests, lease_until > strftime('%s') * 1000 + 5000"
+        " from kafka_claim",
+    )
+    first, second = ((1, 0, None, 1, 0), (0, 0, None, 0, None)) if claimed else ((0, 0, None, 0, None),) * 2
+    assert claims == [first, second]
+    assert len(desk.tick().requests) == 2, "they are asked for again at once"
+
+
+def test_ctrl_c_ends_it_where_nobody_hears_signals_as_well(desk: Desk, landing: Callable[..., Runner]) -> None:
+    runner = landing(lambda: tell(signal.SIGINT), claimed=True)
+    with pytest.raises(KeyboardInterrupt), runner:
+        runner.until_caught_up(patience=timedelta(hours=1))
+    assert len(desk.instance.get_runs()) == 1
+
+
+def test_a_replay_that_is_ended_is_not_tried_by_halves(desk: Desk, landing: Callable[..., Runner]) -> None:
+    desk.broker.set("orders", 20)
+    desk.stream = orders()
+    desk.tick()
+    keys = [SliceKey.parse(key) for key in desk.keys]
+    runner = landing(lambda: tell(signal.SIGTERM), claimed=True)
+    with pytest.raises(Stopped), ending.ended_by_signals(), runner:
+        replay(runner, runner.streams[0], keys)
+    assert len(desk.instance.get_runs()) == 1
+    assert rows(desk.engine, "select attempt, failures_alone from kafka_claim") == [(1, 0), (1, 0)]
