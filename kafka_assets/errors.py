@@ -31,15 +31,22 @@ class Permanent(KafkaAssetsError):
     """The same work fails the same way until somebody acts."""
 
 
+class Unready(Permanent):
+    """Nothing of a stream can land as it is declared, or as its table is: whatever slice is tried, it fails by this.
+
+    So it is no slice's fault, and none is given up for it: the declaration, the table or a right has to change.
+    """
+
+
 class UsageError(Permanent):
     """The command line was used wrongly (exit code 2)."""
 
 
-class SettingsError(Permanent):
+class SettingsError(Unready):
     """A setting is missing, or says what cannot be."""
 
 
-class StreamError(Permanent):
+class StreamError(Unready):
     """A stream's declaration contradicts itself, or names what does not exist."""
 
 
@@ -136,7 +143,7 @@ class LedgerBusy(Retryable):
     """A lock was not to be had in time, a deadlock was broken, or the database restarted."""
 
 
-class DatabaseRefused(Permanent):
+class DatabaseRefused(Unready):
     """The database answered, and said no: its user lacks a right."""
 
 
@@ -176,5 +183,5 @@ class CountsDisagree(Permanent):
     """What was read, landed and quarantined does not add up; nothing was committed."""
 
 
-class TableIncompatible(Permanent):
+class TableIncompatible(Unready):
     """The target table cannot hold what the stream delivers."""

@@ -83,6 +83,8 @@ class Waiting:
     failed: int = 0
     asked_often: int = 0
     reason: str = ""
+    stalled: str | None = None
+    """What keeps all of them from landing, and is no slice's fault."""
 
 
 def no_gaps(places: Sequence[Place], *, below: int, found: Sequence[str] = ()) -> Verdict:
@@ -240,8 +242,12 @@ def hanging_transaction(places: Sequence[Place], *, since_ms: Mapping[str, int],
 
 def stuck_slices(waiting: Waiting) -> Verdict:
     numbers = {"waiting": waiting.slices, "failed": waiting.failed, "asked_often": waiting.asked_often}
+    if waiting.slices and waiting.stalled is not None:
+        said = f"{waiting.slices} slices wait, and none can land: {waiting.stalled[:500]}"
+        return Verdict("stuck_slices", False, f"{said} · cure it: they land within minutes then", numbers)
     if not waiting.failed and not waiting.asked_often:
         return Verdict("stuck_slices", True, f"{waiting.slices} slices wait, none of them in vain", numbers)
     said = f"{waiting.failed} slices were given up, {waiting.asked_often} were asked for {ASKED_OFTEN} times and more"
     why = f" · the last reason: {waiting.reason}" if waiting.reason else ""
-    return Verdict("stuck_slices", False, f"{said}{why} · cure it, then materialize these keys by hand", numbers)
+    cure = "cure it, then `kafka-assets replay` with --failed, or materialize these keys by hand"
+    return Verdict("stuck_slices", False, f"{said}{why} · {cure}", numbers)

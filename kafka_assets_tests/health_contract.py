@@ -13,6 +13,7 @@ from kafka_assets.ledger.claims import claim, record_failure
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.health import gaps_of, health
 from kafka_assets.ledger.publications import find
+from kafka_assets.ledger.stalls import stall
 from kafka_assets.slices import SliceKey
 from kafka_assets.verdicts import (
     HANGING_MS,
@@ -120,6 +121,13 @@ class HealthContract:
         held = claim(engine, list(find(engine, asset=ASSET, keys=[key]).values()), run_id="r")
         record_failure(engine, held, reason="the table is too narrow", max_attempts=1)
         assert "the table is too narrow" in judged(engine)["stuck_slices"].said
+
+    def test_what_keeps_all_slices_from_landing_is_said_at_once(self, engine: Engine) -> None:
+        plan(engine, slices=[(0, 10)])
+        stall(engine, asset=ASSET, failure="it has no column 'currency'", code_version="v1")
+        found = judged(engine)
+        assert failing(found) == {"stuck_slices"}
+        assert "it has no column 'currency'" in found["stuck_slices"].said
 
     def test_a_slice_that_is_lost_waits_for_nobody(self, engine: Engine) -> None:
         plan(engine, slices=[(0, 10)])

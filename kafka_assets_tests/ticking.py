@@ -71,16 +71,18 @@ class Desk:
     stream: Stream
     others: list[Stream] = field(default_factory=list[Stream])
     cursor: str | None = None
+    version: str = "v1"
+    """The stream's code."""
 
-    def tick(self, *, here: bool = False) -> ticks.Tick:
+    def tick(self, *, here: bool = False, again: bool = False) -> ticks.Tick:
         """A tick that Dagster hears to its end, as its daemon does: events first, then the cursor."""
-        found = self.evaluate(here=here)
+        found = self.evaluate(here=here, again=again)
         for event in found.events:
             self.instance.report_runless_asset_event(event)
         self.cursor = found.cursor
         return found
 
-    def evaluate(self, *, here: bool = False) -> ticks.Tick:
+    def evaluate(self, *, here: bool = False, again: bool = False) -> ticks.Tick:
         """A tick of which Dagster hears nothing: killed after its last step."""
         return ticks.tick(
             [self.stream, *self.others],
@@ -89,7 +91,7 @@ class Desk:
             instance=self.instance,
             log=logging.getLogger("test"),
             cursor=self.cursor,
-            here=here,
+            caller=ticks.Caller(here=here, again=again, versions={self.stream.name: self.version}),
         )
 
     def store(self, request: dg.RunRequest, status: dg.DagsterRunStatus) -> dg.DagsterRun:

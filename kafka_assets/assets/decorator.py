@@ -4,7 +4,7 @@
 import hashlib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import dagster as dg
@@ -105,7 +105,7 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
         keys = tuple(sorted(SliceKey.parse(key) for key in context.partition_keys))
         steps = Steps()
         steps.now("spark")
-        with making(context, stream, keys):
+        with making(context, stream, keys, code_version=version):
             frame = Landing(
                 stream=stream,
                 keys=keys,
@@ -127,6 +127,15 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
 def _topics(stream: Stream) -> list[dg.AssetKey]:
     """Topics that a pattern matches come and go; only one that is named stands in Dagster's graph."""
     return [source_key(stream.topic)] if stream.topic else []
+
+
+def versions_of(assets: Iterable[dg.AssetsDefinition]) -> dict[str, str]:
+    """The code version of each of these assets that lands a stream, by the stream's name."""
+    return {
+        stream.name: version
+        for asset in assets
+        if (stream := stream_of(asset)) is not None and (version := asset.code_versions_by_key[asset.key]) is not None
+    }
 
 
 def stream_of(asset: dg.AssetsDefinition) -> Stream | None:

@@ -87,7 +87,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
         def tell(key: str, metadata: Mapping[str, Any]) -> None:
             context.add_asset_metadata(dict(metadata), partition_key=key)
 
-        with making(context, stream, keys):
+        with making(context, stream, keys, code_version=version):
             return DerivedLanding(
                 stream=stream,
                 keys=keys,

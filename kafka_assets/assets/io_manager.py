@@ -108,10 +108,26 @@ class SliceIOManager(dg.ConfigurableIOManager):
         )
 
     def keep_failure(
-        self, stream: Stream, keys: Sequence[SliceKey], *, run_id: str, asked: Asked, error: Exception
+        self,
+        stream: Stream,
+        keys: Sequence[SliceKey],
+        *,
+        run_id: str,
+        asked: Asked,
+        code_version: str,
+        error: Exception,
     ) -> None:
         """Write down why the slices of a run never came to be landed."""
-        keep_failure(self.engine, stream, keys, run_id=run_id, replaces=asked.replaces, keeps=asked.keeps, error=error)
+        keep_failure(
+            self.engine,
+            stream,
+            keys,
+            run_id=run_id,
+            replaces=asked.replaces,
+            keeps=asked.keeps,
+            code_version=code_version,
+            error=error,
+        )
 
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
         asked = asked_of(landing.tags, run_of=context.step_context.instance.get_run_by_id)

@@ -9,7 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
-from kafka_assets.assets.ending import ended
+from kafka_assets.assets.faults import Fault, fault_of
 from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, Retryable, SliceRefused, TopicChanged, Truncated
@@ -19,6 +19,7 @@ from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
+from kafka_assets.ledger.stalls import stall
 from kafka_assets.records import BadRecord, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published, Work, publish
@@ -61,7 +62,7 @@ def land(
         # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
         # somebody ended the run, which is no Exception, says nothing against its slices.
         with suppress(Retryable):
-            _give_back(engine, claims, landing.stream, error)
+            _give_back(engine, claims, landing.stream, error, code_version=landing.code_version)
         raise
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
@@ -76,6 +77,7 @@ def keep_failure(
     run_id: str,
     replaces: bool,
     keeps: Collection[str],
+    code_version: str,
     error: Exception,
 ) -> None:
     """An attempt at these slices that failed before it claimed them.
@@ -87,22 +89,29 @@ def keep_failure(
     wanted = [one for one in found if not one.stays(replaces=replaces, keeps=keeps) and one.kind == "normal"]
     _refuse_open(engine, wanted)
     if wanted:
-        _give_back(engine, claim(engine, wanted, run_id=run_id, over=keeps, lease_ms=LEASE_MS), stream, error)
+        claims = claim(engine, wanted, run_id=run_id, over=keeps, lease_ms=LEASE_MS)
+        _give_back(engine, claims, stream, error, code_version=code_version)
 
 
-def _give_back(engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException) -> None:
-    was_ended = ended(error)
+def _give_back(
+    engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException, *, code_version: str
+) -> None:
+    fault = fault_of(error)
     said = str(error) if isinstance(error, KafkaAssetsError) else f"{type(error).__name__}: {error}"
-    if was_ended:
+    if fault is Fault.NOBODY:
         said = "the run was ended while it landed the slice"
     record_failure(
         engine,
         claims,
         reason=said,
         max_attempts=stream.max_attempts,
-        counts=not was_ended and not isinstance(error, Retryable),
-        pauses=not was_ended,
+        counts=fault is Fault.SLICE,
+        # What keeps all slices from landing waits as one.
+        pauses=fault in (Fault.SLICE, Fault.PASSING),
+        code_version=code_version,
     )
+    if fault is Fault.STREAM:
+        stall(engine, asset=stream.asset, failure=said, code_version=code_version)
 
 
 def _publish(

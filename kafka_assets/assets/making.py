@@ -23,12 +23,21 @@ class KeepsFailures(Protocol):
     """An IO manager with a ledger behind it; what stands in for one in a test need not have it."""
 
     def keep_failure(
-        self, stream: Stream, keys: Sequence[SliceKey], *, run_id: str, asked: Asked, error: Exception
+        self,
+        stream: Stream,
+        keys: Sequence[SliceKey],
+        *,
+        run_id: str,
+        asked: Asked,
+        code_version: str,
+        error: Exception,
     ) -> None: ...
 
 
 @contextmanager
-def making(context: dg.AssetExecutionContext, stream: Stream, keys: Sequence[SliceKey]) -> Generator[None]:
+def making(
+    context: dg.AssetExecutionContext, stream: Stream, keys: Sequence[SliceKey], *, code_version: str
+) -> Generator[None]:
     """All that happens before the IO manager claims the slices: Spark's session, the schema, the function itself.
 
     What is raised here is written into the claims, as what is raised later: else nobody would count it, and the
@@ -43,7 +52,9 @@ def making(context: dg.AssetExecutionContext, stream: Stream, keys: Sequence[Sli
         if isinstance(ledger, KeepsFailures) and not ended(error):
             try:
                 asked = asked_of(context.run.tags, run_of=context.instance.get_run_by_id)
-                ledger.keep_failure(stream, keys, run_id=context.run.run_id, asked=asked, error=error)
+                ledger.keep_failure(
+                    stream, keys, run_id=context.run.run_id, asked=asked, code_version=code_version, error=error
+                )
             except KafkaAssetsError as unkept:
                 context.log.warning(f"the ledger was not told of this failure: {unkept}")
         raise

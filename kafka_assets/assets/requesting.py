@@ -12,6 +12,7 @@ from kafka_assets.assets.batches import in_batches, urgent
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import DIGEST_TAG, STREAM_TAG, TOKEN_TAG
 from kafka_assets.ledger.requests import Due, asked_for, due, live_runs, new_token, store_request
+from kafka_assets.ledger.stalls import Stall, begin_try
 from kafka_assets.slices import digest
 from kafka_assets.streams import Stream
 
@@ -33,12 +34,14 @@ def request_runs(
     topics: Collection[str] = (),
     upstream: str | None = None,
     here: bool = False,
+    stalled: Stall | None = None,
 ) -> list[dg.RunRequest]:
     """Requests for what is planned and has no live lease, with each token stored before its run is asked for.
 
     Only of these topics, which the broker has just told of: with a slice of another one a whole run would fail.
     Or of what `upstream` has committed, whose rows are read instead. `here`: who asks carries them out, and waits
-    for no run that waits in Dagster: if that one comes after all, it finds nothing to do.
+    for no run that waits in Dagster: if that one comes after all, it finds nothing to do. `stalled`: what kept all of
+    the asset from landing; one run tries whether it does still, and no other one goes beside it.
     """
     if not topics and upstream is None:
         return []
@@ -48,8 +51,9 @@ def request_runs(
     to_come, busy = _in_flight(engine, stream, instance=instance, here=here)
     free = stream.slices.runs - busy
     wanted = [one for one in wanted if one.token is None or one.token not in to_come]
-    if free <= 0 or not wanted:
+    if free <= 0 or not wanted or (stalled is not None and (busy or not begin_try(engine, stalled))):
         return []
+    free = free if stalled is None else 1
     max_offsets = max(stream.slices.max_records, 1_000_000)
     add_keys(instance, stream, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)])
     known = places(instance, stream)

@@ -17,10 +17,10 @@ from typing import Any, Self
 import dagster as dg
 
 from kafka_assets.assets.by_hand import flushing
-from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.decorator import stream_of, versions_of
 from kafka_assets.assets.definitions import Declared, build_definitions, load_assets, streams_in
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
-from kafka_assets.assets.tick import Tick, tick
+from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
 from kafka_assets.errors import Retryable, UsageError
@@ -28,11 +28,14 @@ from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.requests import given_up, withdraw
 from kafka_assets.ledger.standing import Remaining, ends_of, remaining, standing_of
+from kafka_assets.ledger.waits import waits
 from kafka_assets.settings import Settings
 from kafka_assets.streams import Stream
 
 PAUSE = 0.5
 """Seconds between two ticks that found nothing to do."""
+SAID = 3
+"""Of so many slices of a stream it is said why they wait."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,10 @@ class Done:
     """What the last tick could not do."""
     failed_slices: int = 0
     """Slices that are given up."""
+    given_up: dict[str, int] = field(default_factory=dict[str, int])
+    """How many of each stream."""
+    waits: list[str] = field(default_factory=list[str])
+    """Why some of what is left waits."""
     remaining: int = 0
     """Offsets that were there when it began, and are not committed."""
 
@@ -76,6 +83,9 @@ class Runner:
         self._assets = load_assets(settings.streams) if assets is None else assets
         self.streams = _chosen(streams_in(self._assets), only)
         self._cursor: str | None = None
+        self._again = True
+        """What kept a stream from landing may have been cured before this was called."""
+        self._versions = versions_of(one for one in self._assets if isinstance(one, dg.AssetsDefinition))
         self._job = build_definitions(self._assets, resources=resources).resolve_implicit_global_asset_job_def()
 
     def __enter__(self) -> Self:
@@ -111,7 +121,7 @@ class Runner:
             unsettled, found = found.unsettled, self._step(done)
             if unsettled:  # what could not be looked at before is there now
                 goal = {**ends_of(self.engine, assets=named), **goal}
-            left = remaining(self.engine, goal)
+            left = remaining(self.engine, goal, stalled=found.stalled)
             if left != before or found.requests:
                 before, moved = left, time.monotonic()
                 self._say(f"{left.offsets:,} offsets to go")
@@ -138,13 +148,14 @@ class Runner:
             for one in standing_of(self.engine, asset=stream.asset)
         ]
 
-    @property
-    def _assets_named(self) -> list[str]:
-        return [stream.asset for stream in self.streams]
-
     def _closed(self, done: Done, left: Remaining | None = None) -> Done:
-        done.failed_slices = sum(given_up(self.engine, assets=self._assets_named).values())
+        failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
+        done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
+        done.failed_slices = sum(done.given_up.values())
         done.remaining = left.offsets if left else 0
+        if done.remaining:
+            some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
+            done.waits = [one.said() for found in some for one in found]
         return done
 
     def _step(self, done: Done) -> Tick:
@@ -178,9 +189,9 @@ class Runner:
             instance=self.instance,
             log=_log,
             cursor=self._cursor,
-            here=True,
+            caller=Caller(here=True, again=self._again, versions=self._versions),
         )
-        self._cursor = found.cursor
+        self._cursor, self._again = found.cursor, False
         return found
 
     def run(self, request: dg.RunRequest) -> str | None:

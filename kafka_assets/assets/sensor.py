@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import dagster as dg
 
-from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.decorator import stream_of, versions_of
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG
 from kafka_assets.assets.sharing import refuse_shared
-from kafka_assets.assets.tick import sensor_result, tick, trouble_reason
+from kafka_assets.assets.tick import Caller, sensor_result, tick, trouble_reason
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.streams import Stream
 
@@ -37,6 +37,7 @@ def build_sensor(
             # Each tick anew: services that came up after this code was loaded are found.
             found = tick(
                 streams_of(context, only),
+                caller=Caller(versions=versions_of(_assets(context))),
                 engine=getattr(context.resources, IO_MANAGER).engine,
                 connection=getattr(context.resources, KAFKA).connection,
                 instance=context.instance,
@@ -65,10 +66,14 @@ def streams_of(context: dg.SensorEvaluationContext, only: Iterable[dg.AssetKey] 
 
     Whoever brought them here, components or merged definitions: two that share a group or a table are refused.
     """
-    assert context.repository_def is not None
     wanted = None if only is None else set(only)
-    assets = {id(asset): asset for asset in context.repository_def.assets_defs_by_key.values()}
-    found = [stream for asset in assets.values() if (stream := stream_of(asset)) is not None]
+    found = [stream for asset in _assets(context) if (stream := stream_of(asset)) is not None]
     found.sort(key=lambda stream: stream.name)
     refuse_shared(found)
     return [one for one in found if wanted is None or dg.AssetKey(one.name) in wanted]
+
+
+def _assets(context: dg.SensorEvaluationContext) -> list[dg.AssetsDefinition]:
+    """Each definition of the sensor's repository once, however many assets it makes."""
+    assert context.repository_def is not None
+    return list({id(asset): asset for asset in context.repository_def.assets_defs_by_key.values()}.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeVar
 
 import dagster as dg
@@ -26,10 +26,11 @@ from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.janitor import end_expired, end_live
 from kafka_assets.ledger.readers import refused
-from kafka_assets.ledger.requests import given_up, waiting
+from kafka_assets.ledger.requests import given_up, rearm, waiting
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
-from kafka_assets.streams import Derived, Stream
+from kafka_assets.ledger.stalls import Stall, stalls
+from kafka_assets.streams import Derived, Stream, root_of
 
 PLANNING_SECONDS = 25
 """Of the minute that Dagster gives an evaluation; what is not planned by then is first in the next tick."""
@@ -57,6 +58,8 @@ class Tick:
     planned: int = 0
     unsettled: bool = False
     """Whether the next tick may well do more than this one could, though nothing new comes."""
+    stalled: set[str] = field(default_factory=set[str])
+    """The assets of which nothing can land, and no run tries it now."""
     cursor: str | None = None
 
     def attempt(self, step: Callable[[], Answer], *, stream: str | None = None) -> Answer | None:
@@ -69,6 +72,18 @@ class Tick:
             return None
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Who ticks: a sensor, or whoever carries the runs out by itself."""
+
+    here: bool = False
+    """Whether it carries the runs out itself, and so waits for none that waits in Dagster."""
+    again: bool = False
+    """Whether what kept an asset from landing is tried at once: somebody may have cured it before calling."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The code version of each stream, by its name."""
+
+
 def tick(
     streams: Sequence[Stream],
     *,
@@ -78,12 +93,12 @@ def tick(
     log: logging.Logger,
     cursor: str | None = None,
     look: Look | None = None,
-    here: bool = False,
+    caller: Caller = Caller(),
 ) -> Tick:
     """Bring ledger and Dagster up to the broker. One stream's trouble never stops the others.
 
     `look` asks the broker what there is, or says it in its place. Without a broker nothing is planned and no
-    run is asked for: it could only fail. Dagster is told all the same. `here`: who ticks carries the runs out itself.
+    run is asked for: it could only fail. Dagster is told all the same.
     """
     ensure_schema(engine)
     result = Tick(troubles=[*end_expired(engine, log=log), *end_live(engine, log=log)])
@@ -101,15 +116,10 @@ def tick(
         there = shown(seen) if seen else set[str]()
         if connected and seen is not None:
             _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
-        until = time.monotonic() + ADDING_SECONDS
+        standing = stalls(engine, assets=[stream.asset for stream in streams])
+        requests = _Requests(result, caller, standing, engine=engine, instance=instance, log=log)
         for stream in _in_turn(streams, at.turn):
-            asked = result.attempt(
-                lambda one=stream: _request(
-                    result, one, there, engine=engine, instance=instance, until=until, here=here
-                ),
-                stream=stream.name,
-            )
-            result.requests += asked or []
+            result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
     result.cursor = at.written()
@@ -179,24 +189,54 @@ def roots_of(streams: Sequence[Stream]) -> list[Stream]:
     return [stream for stream in streams if not isinstance(stream, Derived)]
 
 
-def _request(
-    result: Tick,
-    stream: Stream,
-    topics: Collection[str],
-    *,
-    engine: Engine,
-    instance: dg.DagsterInstance,
-    until: float,
-    here: bool,
-) -> list[dg.RunRequest]:
-    """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
-    if not isinstance(stream, Derived):
-        # What was planned under another group, or by a deployment that does not know this one.
-        result.planned += add_publications(engine, asset=stream.asset, stream=stream.name, gone=False, until=until)
-        return request_runs(engine, stream, topics=topics, instance=instance, here=here)
-    result.planned += add_publications(engine, asset=stream.asset, stream=stream.root, until=until)
-    result.unsettled |= time.monotonic() > until
-    return request_runs(engine, stream, instance=instance, upstream=stream.upstream, here=here)
+@dataclass
+class _Requests:
+    """Asking for the runs of one stream after the other."""
+
+    result: Tick
+    caller: Caller
+    stalls: Mapping[str, Stall]
+    _: KW_ONLY
+    engine: Engine
+    instance: dg.DagsterInstance
+    log: logging.Logger
+    until: float = field(default_factory=lambda: time.monotonic() + ADDING_SECONDS)
+
+    def ask(self, stream: Stream, topics: Collection[str]) -> None:
+        """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
+        version, stalled = self.caller.versions.get(stream.name), self.stalls.get(stream.asset)
+        self._add_publications(stream)
+        if version is not None:
+            self._rearm(stream, version)
+        if stalled is None or self.caller.again or stalled.may_be_tried(version):
+            asked = request_runs(
+                self.engine,
+                stream,
+                instance=self.instance,
+                topics=() if isinstance(stream, Derived) else topics,
+                upstream=stream.upstream if isinstance(stream, Derived) else None,
+                here=self.caller.here,
+                stalled=stalled,
+            )
+            self.result.requests += asked
+            if asked:
+                return
+        if stalled is not None and waiting(self.engine, assets=[stream.asset]):
+            self.result.stalled.add(stream.asset)
+            self.result.troubles.append(f"{stream.name}: {stalled.said()}")
+
+    def _add_publications(self, stream: Stream) -> None:
+        """What was planned under another group, or by a deployment that does not know this asset."""
+        root = isinstance(stream, Derived)
+        self.result.planned += add_publications(
+            self.engine, asset=stream.asset, stream=root_of(stream), gone=root, until=self.until
+        )
+        self.result.unsettled |= root and time.monotonic() > self.until
+
+    def _rearm(self, stream: Stream, version: str) -> None:
+        again = rearm(self.engine, asset=stream.asset, code_version=version, max_attempts=stream.max_attempts)
+        if again:
+            self.log.info(f"{stream.name}: {again} slices that were given up are tried once more: the code has changed")
 
 
 def _tell(
@@ -207,7 +247,9 @@ def _tell(
         if count := failed.get(stream.asset):
             result.troubles.append(
                 f"{stream.name}: {count} slices failed too often and are not tried again"
-                " · their failed runs say why · correct it, and materialize their keys"
+                f" · `kafka-assets slices {stream.name} --state failed` says why · cure it, and"
+                f" `kafka-assets replay {stream.name} --failed`, or materialize their keys;"
+                " when the stream's code changes, they are tried once more by themselves"
             )
     told = echo(engine, streams, cursor, instance=instance)
     forget_runs(instance, _in_turn(streams, cursor.turn)[0])

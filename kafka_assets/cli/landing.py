@@ -95,8 +95,15 @@ def run(
         _say_all(done.troubles)
         if failed and done.failures:
             _say_all(done.failures[-3:])
-        if done.failed_slices:
-            err.print(f"{done.failed_slices:,} slices failed too often, and wait for you: see kafka_claim.failure")
+        _say_all(done.waits)
+        for name, count in done.given_up.items():
+            _say_all(
+                [
+                    f"{count:,} slices of {name} failed too often, and wait for you:"
+                    f" `kafka-assets slices {name} --state failed` says why,"
+                    f" `kafka-assets replay {name} --failed` lands them when that is cured"
+                ]
+            )
     if failed:
         raise typer.Exit(1)
 

@@ -14,6 +14,7 @@ from kafka_assets.ledger.backends import terminate, unconnected
 from kafka_assets.ledger.constructs import now_ms, storable
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.publications import Publication, batches, lock_rows
+from kafka_assets.ledger.stalls import end_stalls
 
 LEASE_MS = 60_000
 _TRIES = 5
@@ -91,10 +92,14 @@ def register_backend(engine: Engine, claims: Sequence[Claim], backend: str) -> N
 
 
 def release(engine: Engine, claims: Sequence[Claim]) -> None:
-    """End the leases after a commit, so that a replay need not wait for them; another's are left alone."""
+    """End the leases after a commit, so that a replay need not wait for them; another's are left alone.
+
+    What kept the asset from landing keeps it no more.
+    """
     with write(engine) as connection:
         for held in _ordered(claims):
             connection.execute(_mine(held).values(lease_until=None, backend=None, not_before=None, failure=None))
+        end_stalls(connection, {held.publication.asset for held in claims})
 
 
 def record_failure(
@@ -105,11 +110,13 @@ def record_failure(
     max_attempts: int,
     counts: bool = True,
     pauses: bool = True,
+    code_version: str | None = None,
 ) -> bool:
     """Give failed claims back with a pause; what fails alone too often is given up. True when it was.
 
     `counts=False`: it was not the slices' fault, or passes by itself, and is no step towards giving up.
-    `pauses=False`: it did not even fail, and may be asked for again at once.
+    `pauses=False`: it did not even fail, or waits for what keeps all slices of the asset.
+    `code_version`: the code that failed at it; other code gets a slice that was given up once more.
     A result is never touched: a publication becomes `failed` only from `planned`, under its lock. A server's
     backend stays named, and the lease ends now: where the connection was lost, the server may still hold it.
     """
@@ -137,7 +144,7 @@ def record_failure(
                     changed = connection.execute(
                         update(t.publication)
                         .where(t.publication.c.id == held.publication.id, t.publication.c.state == "planned")
-                        .values(state="failed")
+                        .values(state="failed", code_version=code_version)
                     )
                     given_up = changed.rowcount == 1
     return given_up

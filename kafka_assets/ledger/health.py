@@ -206,7 +206,8 @@ def _waiting(connection: Connection, asset: str) -> Waiting:
         .order_by(c.failures_alone.desc(), c.attempt.desc())
         .limit(1)
     )
-    return Waiting(int(counts[0]), int(counts[1] or 0), int(counts[2] or 0), (reason or "")[:500])
+    stalled = connection.scalar(select(t.stall.c.failure).where(t.stall.c.asset == asset))
+    return Waiting(int(counts[0]), int(counts[1] or 0), int(counts[2] or 0), (reason or "")[:500], stalled)
 
 
 def _recent(connection: Connection, asset: str, target: str | None) -> list[Recent]:

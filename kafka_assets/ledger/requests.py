@@ -11,10 +11,14 @@ from sqlalchemy import ColumnElement, Engine, func, literal, select, update
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.slices import SliceKey
 
 HOLD_MS = 60_000
 """How long a request may stay without a claim before it is made again: a run may never have come of it."""
+
+REARM_MS = 60_000
+"""How long a slice that was given up rests before other code tries it."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,41 @@ def given_up(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
             .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}
+
+
+def rearm(engine: Engine, *, asset: str, code_version: str, max_attempts: int, limit: int = 100) -> int:
+    """Plan again what was given up under other code than this: one more failure alone gives it up for good.
+
+    At most so many at a time, and none that failed within `REARM_MS`: two deployments may differ for long.
+    """
+    p, s, c = t.publication.c, t.slice_.c, t.claim.c
+    with read(engine) as connection:
+        found = connection.scalars(
+            select(p.id)
+            .join_from(t.publication, t.slice_, p.slice_id == s.id)
+            .join(t.claim, c.publication_id == p.id)
+            .where(
+                p.asset == asset,
+                p.state == "failed",
+                p.state != "committed",
+                s.kind == "normal",
+                p.code_version != code_version,
+                c.lease_until.is_(None) | (c.lease_until <= now_ms() - REARM_MS),
+            )
+            .order_by(p.id)
+            .limit(limit)
+        ).all()
+    if not found:
+        return 0
+    with write(engine) as connection:
+        lock_rows(connection, found)
+        again = connection.execute(
+            update(t.publication).where(p.id.in_(found), p.state == "failed").values(state="planned", code_version=None)
+        )
+        connection.execute(
+            update(t.claim).where(c.publication_id.in_(found)).values(failures_alone=max_attempts - 1, not_before=None)
+        )
+    return again.rowcount
 
 
 def live_runs(engine: Engine, *, asset: str) -> set[str]:

@@ -24,7 +24,7 @@ class Remaining:
     offsets: int = 0
     unplanned: int = 0
     landable: int = 0
-    """Slices that are planned, and neither committed nor given up."""
+    """Slices that are planned, neither committed nor given up, and kept from landing by nothing that is known."""
 
 
 def ends_of(engine: Engine, *, assets: Collection[str]) -> dict[Place, int]:
@@ -75,10 +75,12 @@ def progress_of(engine: Engine, source_id: int) -> dict[int, Progress]:
     return {row[0]: Progress(planned_through=row[1], pending_ms=row[2]) for row in rows}
 
 
-def remaining(engine: Engine, goal: Mapping[Place, int], *, leased: bool = False) -> Remaining:
+def remaining(
+    engine: Engine, goal: Mapping[Place, int], *, leased: bool = False, stalled: Collection[str] = ()
+) -> Remaining:
     """What is left to do until everything below the goal is committed, but for what live consumers will land.
 
-    `leased` counts that, too: for a live consumer, whose own leases those are.
+    `leased` counts that, too: for a live consumer, whose own leases those are. Of `stalled` assets nothing is landable.
     """
     g, d, p, s = t.progress.c, t.committed.c, t.publication.c, t.slice_.c
     assets = sorted({asset for asset, _, _ in goal})
@@ -113,5 +115,9 @@ def remaining(engine: Engine, goal: Mapping[Place, int], *, leased: bool = False
         end = min(end, row.planned_through) if row.live and not leased else end
         offsets += max(0, end - row.committed_through)
         unplanned += max(0, end - row.planned_through)
-    landable = sum(row[4] for row in open_slices if row.start_offset < goal.get((row[0], row[1], row[2]), 0))
+    landable = sum(
+        row[4]
+        for row in open_slices
+        if row.asset not in stalled and row.start_offset < goal.get((row.asset, row.source_id, row.partition), 0)
+    )
     return Remaining(offsets=offsets, unplanned=unplanned, landable=landable)

@@ -245,6 +245,20 @@ committed = table(
     check("kafka_committed_not_negative", "committed_through >= 0", comment="no offset that Kafka cannot have"),
 )  # fmt: skip
 
+stall = table(
+    "kafka_stall",
+    "What keeps all of an asset from landing, and is no slice's fault; gone with the first slice that lands",
+    column("asset", NAME, "the asset"),
+    column("failure", LONG_TEXT, "what happened, why, and what to do: its table, its declaration or a right"),
+    optional("code_version", NAME, "the code that met it; another one is tried soon"),
+    column("since", Timestamp(), "when it was met first"),
+    count("tries", "how often it was tried", Integer()),
+    column("tried_at", BIG, "ms, database clock: when it was tried last"),
+    column("not_before", BIG, "ms, database clock: the sensor tries again no sooner, and then one run alone"),
+    key("kafka_stall_pk", "asset", comment="one answer to: why does nothing land"),
+    check("kafka_stall_tries", "tries >= 0", comment="a pause grows with what was tried, and never shrinks"),
+)  # fmt: skip
+
 ledger_version = table(
     "kafka_ledger_version",
     "Which migration this ledger stands at",
@@ -252,10 +266,10 @@ ledger_version = table(
     key("kafka_ledger_version_pkc", "version_num", comment="no revision is applied twice"),
 )
 
-TABLES = (source, progress, slice_, publication, claim, committed, target, quarantine, tombstone)
+TABLES = (source, progress, slice_, publication, claim, committed, stall, target, quarantine, tombstone)
 """In an order in which they can be made, and read."""
 
 __all__ = [
     "TABLES", "claim", "committed", "ledger_version", "metadata", "progress", "publication", "quarantine", "slice_",
-    "source", "target", "tombstone",
+    "source", "stall", "target", "tombstone",
 ]  # fmt: skip

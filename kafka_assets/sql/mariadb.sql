@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in MariaDB, as of revision 0001.
+-- The ledger of kafka_assets in MariaDB, as of revision 0002.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 -- Which migration this ledger stands at
@@ -188,6 +188,21 @@ CREATE TABLE kafka_committed (
     CONSTRAINT kafka_committed_not_negative CHECK (committed_through >= 0)
 ) ENGINE=InnoDB CHARSET=utf8mb4 COMMENT='Per asset and partition the offset below which everything is committed, lost or skipped' COLLATE utf8mb4_bin;
 
+-- What keeps all of an asset from landing, and is no slice's fault; gone with the first slice that lands
+CREATE TABLE kafka_stall (
+    asset VARCHAR(255) NOT NULL COMMENT 'the asset',
+    failure LONGTEXT NOT NULL COMMENT 'what happened, why, and what to do: its table, its declaration or a right',
+    code_version VARCHAR(255) COMMENT 'the code that met it; another one is tried soon',
+    since DATETIME(6) NOT NULL COMMENT 'when it was met first',
+    tries INTEGER NOT NULL COMMENT 'how often it was tried' DEFAULT 0,
+    tried_at BIGINT NOT NULL COMMENT 'ms, database clock: when it was tried last',
+    not_before BIGINT NOT NULL COMMENT 'ms, database clock: the sensor tries again no sooner, and then one run alone',
+    -- one answer to: why does nothing land
+    CONSTRAINT kafka_stall_pk PRIMARY KEY (asset),
+    -- a pause grows with what was tried, and never shrinks
+    CONSTRAINT kafka_stall_tries CHECK (tries >= 0)
+) ENGINE=InnoDB CHARSET=utf8mb4 COMMENT='What keeps all of an asset from landing, and is no slice''s fault; gone with the first slice that lands' COLLATE utf8mb4_bin;
+
 -- Which asset owns which table, and how it lands there
 CREATE TABLE kafka_target (
     table_name VARCHAR(255) NOT NULL COMMENT 'the table',
@@ -368,4 +383,4 @@ JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
 LEFT JOIN kafka_target t ON t.asset = u.asset;
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0001');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0002');

@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in PostgreSQL, as of revision 0001.
+-- The ledger of kafka_assets in PostgreSQL, as of revision 0002.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 CREATE TABLE kafka_ledger_version (
@@ -387,6 +387,38 @@ COMMENT ON CONSTRAINT kafka_committed_partition ON kafka_committed IS 'no answer
 
 COMMENT ON CONSTRAINT kafka_committed_not_negative ON kafka_committed IS 'no offset that Kafka cannot have';
 
+CREATE TABLE kafka_stall (
+    asset VARCHAR(255) NOT NULL,
+    failure TEXT NOT NULL,
+    code_version VARCHAR(255),
+    since TIMESTAMP WITH TIME ZONE NOT NULL,
+    tries INTEGER DEFAULT 0 NOT NULL,
+    tried_at BIGINT NOT NULL,
+    not_before BIGINT NOT NULL,
+    CONSTRAINT kafka_stall_pk PRIMARY KEY (asset),
+    CONSTRAINT kafka_stall_tries CHECK (tries >= 0)
+);
+
+COMMENT ON TABLE kafka_stall IS 'What keeps all of an asset from landing, and is no slice''s fault; gone with the first slice that lands';
+
+COMMENT ON COLUMN kafka_stall.asset IS 'the asset';
+
+COMMENT ON COLUMN kafka_stall.failure IS 'what happened, why, and what to do: its table, its declaration or a right';
+
+COMMENT ON COLUMN kafka_stall.code_version IS 'the code that met it; another one is tried soon';
+
+COMMENT ON COLUMN kafka_stall.since IS 'when it was met first';
+
+COMMENT ON COLUMN kafka_stall.tries IS 'how often it was tried';
+
+COMMENT ON COLUMN kafka_stall.tried_at IS 'ms, database clock: when it was tried last';
+
+COMMENT ON COLUMN kafka_stall.not_before IS 'ms, database clock: the sensor tries again no sooner, and then one run alone';
+
+COMMENT ON CONSTRAINT kafka_stall_pk ON kafka_stall IS 'one answer to: why does nothing land';
+
+COMMENT ON CONSTRAINT kafka_stall_tries ON kafka_stall IS 'a pause grows with what was tried, and never shrinks';
+
 CREATE TABLE kafka_target (
     table_name VARCHAR(255) NOT NULL,
     asset VARCHAR(255) NOT NULL,
@@ -637,4 +669,4 @@ LEFT JOIN kafka_target t ON t.asset = u.asset;
 
 COMMENT ON VIEW kafka_lineage IS 'From a row to its slice, run and code: joined by kafka_source, kafka_partition, kafka_offset in [start, end)';
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0001');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0002');

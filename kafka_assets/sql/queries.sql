@@ -77,6 +77,11 @@ LEFT JOIN kafka_slice s
 WHERE p.owner IS NOT NULL OR s.id IS NOT NULL
 ORDER BY r.stream, r.topic, p.partition;
 
+-- What keeps a whole asset from landing, whatever slice is tried? No row is the answer you want.
+SELECT asset, failure, code_version, since, tries, not_before
+FROM kafka_stall
+ORDER BY since;
+
 -- Which slices wait, and which are stuck? Tried often, or failed; the lease is ms since 1970 on the database's clock.
 SELECT u.asset, r.topic, r.incarnation, s.partition, s.start_offset, s.end_offset, u.state, c.attempt, c.requests,
        c.failures_alone, c.run_id, c.lease_until, c.not_before, c.failure

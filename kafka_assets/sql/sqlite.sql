@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in SQLite, as of revision 0001.
+-- The ledger of kafka_assets in SQLite, as of revision 0002.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 -- Which migration this ledger stands at
@@ -264,6 +264,28 @@ CREATE TABLE kafka_committed (
     CONSTRAINT kafka_committed_not_negative CHECK (committed_through >= 0)
 );
 
+-- What keeps all of an asset from landing, and is no slice's fault; gone with the first slice that lands
+CREATE TABLE kafka_stall (
+    -- the asset
+    asset VARCHAR(255) NOT NULL,
+    -- what happened, why, and what to do: its table, its declaration or a right
+    failure TEXT NOT NULL,
+    -- the code that met it; another one is tried soon
+    code_version VARCHAR(255),
+    -- when it was met first
+    since DATETIME NOT NULL,
+    -- how often it was tried
+    tries INTEGER DEFAULT 0 NOT NULL,
+    -- ms, database clock: when it was tried last
+    tried_at BIGINT NOT NULL,
+    -- ms, database clock: the sensor tries again no sooner, and then one run alone
+    not_before BIGINT NOT NULL,
+    -- one answer to: why does nothing land
+    CONSTRAINT kafka_stall_pk PRIMARY KEY (asset),
+    -- a pause grows with what was tried, and never shrinks
+    CONSTRAINT kafka_stall_tries CHECK (tries >= 0)
+);
+
 -- Which asset owns which table, and how it lands there
 CREATE TABLE kafka_target (
     -- the table
@@ -469,4 +491,4 @@ JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
 LEFT JOIN kafka_target t ON t.asset = u.asset;
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0001');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0002');

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import dagster as dg
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 from sqlalchemy import Engine, event
 
@@ -20,13 +22,15 @@ from kafka_assets.assets.land import land
 from kafka_assets.assets.landing import Landing, united
 from kafka_assets.assets.making import called
 from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER, KAFKA, SPARK, TOKEN_TAG
-from kafka_assets.errors import KeysUnknown, SparkUnavailable, StreamError
+from kafka_assets.errors import KeysUnknown, SparkUnavailable, StreamError, TableIncompatible
+from kafka_assets.ledger.claims import release
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 from kafka_assets.testing import Session
 from kafka_assets_tests.ledgers import ASSET, Attempt, plan, rows, scalar
 
+NARROW = TableIncompatible("the table is too narrow")
 GONE = SparkUnavailable("Spark cannot be reached")
 
 
@@ -109,6 +113,33 @@ def test_the_same_holds_after_the_claim(engine: Engine) -> None:
         with pytest.raises(SparkUnavailable):
             land(engine, SchemaRaises(**landing(keys)), None, replaces=False, force=False)
         assert claims(engine) == [("planned", attempt, 0, "Spark cannot be reached")]
+
+
+def test_what_no_slice_can_help_is_counted_against_none_and_gone_when_one_lands(engine: Engine) -> None:
+    keys = plan(engine, slices=[(0, 5), (5, 9)])
+    for attempt in range(1, 4):
+        with pytest.raises(TableIncompatible):
+            land(engine, SchemaRaises(**landing(keys), error=NARROW), None, replaces=False, force=False)
+        assert claims(engine) == [("planned", attempt, 0, "the table is too narrow")] * 2
+    assert rows(engine, "select not_before from kafka_claim") == [(None,)] * 2, "they wait as one"
+    assert rows(engine, "select asset, failure, code_version, tries from kafka_stall") == [
+        (ASSET, "the table is too narrow", "v1", 1)
+    ]
+    attempt = Attempt(engine, keys).claim()
+    attempt.publish()
+    release(engine, attempt.claims)
+    assert rows(engine, "select * from kafka_stall") == []
+
+
+@pytest.mark.parametrize("error", [NARROW, StreamError("no such type"), AnalysisException("no such column", "", {})])
+def test_what_the_declaration_causes_before_anything_is_claimed_is_no_slices_fault(
+    engine: Engine, run: Any, error: Exception
+) -> None:
+    plan(engine, slices=[(0, 5)])
+    for _ in range(3):
+        run(error)
+    assert [(state, alone) for state, _, alone, _ in claims(engine)] == [("planned", 0)]
+    assert scalar(engine, "select count(*) from kafka_stall") == 1
 
 
 @pytest.mark.slow
@@ -217,7 +248,7 @@ def test_more_slices_than_a_statement_takes_values_land_in_one_run(engine: Engin
 def landing(keys: list[SliceKey]) -> dict[str, Any]:
     return {
         "stream": stream_of(orders), "keys": tuple(keys), "spark": None, "records": Raising(GONE), "transform": None,
-        "code_version": "", "tags": {}, "run_id": "run", "tell": None,
+        "code_version": "v1", "tags": {}, "run_id": "run", "tell": None,
     }  # fmt: skip
 
 
@@ -228,8 +259,11 @@ class Undecoded(Landing):
         return [some]
 
 
+@dataclass(frozen=True)
 class SchemaRaises(Landing):
-    """Spark is gone when it is asked for the columns."""
+    """Spark is gone when it is asked for the columns, or something else is wrong."""
+
+    error: Exception = field(default=GONE, compare=False)
 
     def schema(self, frame: Any) -> Any:
-        raise GONE
+        raise self.error

@@ -22,7 +22,7 @@ from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.replaying import replay
 from kafka_assets.assets.runner import Runner
 from kafka_assets.broker.stopping import ENDING, Stopped
-from kafka_assets.errors import BrokerUnavailable, LedgerBusy, TopicChanged
+from kafka_assets.errors import BrokerUnavailable, LedgerBusy, TableIncompatible, TopicChanged
 from kafka_assets.ledger import meeting
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import SliceKey
@@ -192,3 +192,18 @@ def test_a_replay_that_is_ended_is_not_tried_by_halves(desk: Desk, landing: Call
         replay(runner, runner.streams[0], keys)
     assert len(desk.instance.get_runs()) == 1
     assert rows(desk.engine, "select attempt, failures_alone from kafka_claim") == [(1, 0), (1, 0)]
+
+
+def test_what_keeps_all_slices_from_landing_ends_it_soon_and_is_tried_again_by_the_next_one(
+    desk: Desk, landing: Callable[..., Runner]
+) -> None:
+    def narrow() -> None:
+        raise TableIncompatible("it has no column 'currency'")
+
+    for runs in (2, 3):  # both batches of the first one meet it; then one run sees whether it lasts
+        with landing(narrow, claimed=True) as runner:
+            done = runner.until_caught_up(patience=timedelta(hours=1))
+        assert not done.caught_up
+        assert "it has no column 'currency'" in done.troubles[0]
+        assert len(desk.instance.get_runs()) == runs
+    assert done.waits[0].startswith("orders:0:0-1000000 waits: to be tried again; the last attempt failed: it has no")

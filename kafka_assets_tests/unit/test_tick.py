@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
 from kafka_assets.assets.by_hand import preview
@@ -23,8 +23,9 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import requests
 from kafka_assets.ledger.claims import claim, record_failure
-from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.publications import find
+from kafka_assets.ledger.stalls import stall
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, rows, scalar
 from kafka_assets_tests.ticking import Broker, Desk, Killed, at_commits, killing, orders
@@ -487,3 +488,84 @@ def test_what_is_planned_of_a_topic_that_the_stream_names_no_more_is_landed(desk
     found = desk.tick()
     assert found.planned == 1
     assert {key.topic for request in found.requests for key in desk.keys_of(request)} == {"orders", "orders.new"}
+
+
+def failed(desk: Desk, found: Tick, *, code: str = "v1", max_attempts: int = 5) -> None:
+    """Its runs fail, each for the fault of its slices."""
+    for request in found.requests:
+        held = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=desk.keys_of(request)).values()), run_id="r")
+        record_failure(desk.engine, held, reason="no good", max_attempts=max_attempts, code_version=code)
+
+
+def stalled(desk: Desk, found: Tick, *, code: str = "v1") -> None:
+    """Its runs fail, and for no fault of their slices."""
+    for request in found.requests:
+        held = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=desk.keys_of(request)).values()), run_id="r")
+        record_failure(desk.engine, held, reason="narrow", max_attempts=5, counts=False, pauses=False)
+    stall(desk.engine, asset=ASSET, failure="the table is too narrow", code_version=code)
+
+
+def changed(desk: Desk, statement: str) -> None:
+    with write(desk.engine) as connection:
+        connection.execute(text(statement))
+
+
+def test_what_keeps_all_slices_from_landing_is_tried_by_one_run_at_a_time(desk: Desk, broker: Broker) -> None:
+    desk.stream = orders(slices={"max_records": 1_000_000})
+    broker.set("orders", 4_000_000)
+    stalled(desk, desk.tick())
+    waits = desk.tick()
+    assert waits.requests == []
+    assert waits.stalled == {ASSET}
+    assert "nothing lands: the table is too narrow · tried again in 5 s" in waits.troubles[0]
+    for _ in range(3):
+        changed(desk, "update kafka_stall set not_before = 0")
+        tries = desk.tick()
+        assert len(tries.requests) == 1
+        assert desk.tick().requests == [], "while that one may still come"
+        stalled(desk, tries)
+    assert scalar(desk.engine, "select not_before - tried_at from kafka_stall") == 40_000, "the pauses grow"
+    changed(desk, "update kafka_stall set not_before = 0")
+    desk.land(*desk.tick().requests)  # somebody has cured it
+    desk.settle()
+    assert scalar(desk.engine, "select count(*) from kafka_publication where state <> 'committed'") == 0
+    assert desk.tick().troubles == []
+
+
+def test_other_code_and_whoever_calls_try_at_once_what_keeps_slices_from_landing(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    stalled(desk, desk.tick())
+    desk.version = "v2"
+    assert desk.tick().requests == [], "two deployments may differ for long"
+    changed(desk, "update kafka_stall set tried_at = tried_at - 31000")
+    tries = desk.tick()
+    assert len(tries.requests) == 1
+    stalled(desk, tries, code="v2")
+    assert desk.tick().requests == []
+    assert len(desk.tick(again=True).requests) == 1
+
+
+def test_what_keeps_nobody_waiting_is_no_trouble(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    stalled(desk, desk.tick())
+    changed(desk, "update kafka_slice set kind = 'skipped', reason = 'by hand'")
+    assert desk.tick().troubles == []
+
+
+def test_what_was_given_up_is_tried_once_more_when_the_code_changes(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    failed(desk, desk.tick(), max_attempts=1)
+    assert desk.tick().requests == []
+    desk.version = "v2"
+    assert desk.tick().requests == [], "it has only just failed"
+    rested = "update kafka_claim set lease_until = lease_until - 61000"
+    changed(desk, rested)
+    again = desk.tick()
+    assert len(again.requests) == 1
+    failed(desk, again, code="v2", max_attempts=desk.stream.max_attempts)
+    changed(desk, rested)
+    assert desk.tick().requests == []
+    assert "1 slices failed too often" in desk.tick().troubles[0]
+    desk.version = "v3"
+    desk.settle()
+    exact(desk, records=10)

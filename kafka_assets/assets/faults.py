@@ -1,0 +1,33 @@
+"""Whose fault a failed run is: what that decides is counted, waited for, tried again by one run, or told to nobody."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pyspark.errors import AnalysisException
+
+from kafka_assets.assets.ending import ended
+from kafka_assets.errors import Retryable, Unready
+
+
+class Fault(Enum):
+    """What a failure is put down to."""
+
+    NOBODY = "nobody"
+    """Somebody ended the run."""
+    PASSING = "passing"
+    """It passes by itself: the slices wait a while."""
+    STREAM = "stream"
+    """The declaration, the table or a right: no slice can land, and none is given up for it."""
+    SLICE = "slice"
+    """The slice, as far as anybody can tell: it is given up when it has failed alone too often."""
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Whose fault it is that this was raised while a run landed slices."""
+    if ended(error):
+        return Fault.NOBODY
+    if isinstance(error, Retryable):
+        return Fault.PASSING
+    # Spark looks at a query's names and types before it reads a record: the function is wrong for all of them.
+    return Fault.STREAM if isinstance(error, Unready | AnalysisException) else Fault.SLICE
