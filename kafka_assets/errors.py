@@ -170,6 +170,11 @@ class SliceRefused(Permanent):
 class SliceFailed(Permanent):
     """The slice cannot be landed as it is: too many bad records, or one where none is allowed."""
 
+    def __init__(self, what: str, *, why: str = "", cure: str = "", bad: Sequence[Any] = ()) -> None:
+        super().__init__(what, why=why, cure=cure)
+        self.bad = tuple(bad)
+        """Some of those records, each with its reason and its bytes: nothing of them is in quarantine."""
+
 
 class RowsRefused(SliceFailed):
     """The table refuses rows, and not for the fault of single records: those would be quarantined."""

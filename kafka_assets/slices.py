@@ -63,6 +63,11 @@ class Piece:
     slices: tuple[SliceKey, ...]
 
 
+def readable(keys: Sequence[SliceKey]) -> str:
+    """Some slices in few words: the first, and how many more."""
+    return str(keys[0]) + (f" (+{len(keys) - 1})" if len(keys) > 1 else "") if keys else ""
+
+
 def digest(keys: Iterable[str]) -> str:
     """A fingerprint of a set of keys: a run verifies it, since a Dagster range takes what lies between its ends."""
     return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]

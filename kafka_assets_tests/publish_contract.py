@@ -193,8 +193,10 @@ class PublishContract:
     def test_too_many_bad_records_fail_the_slice_from_a_hundred_on(self, engine: Engine) -> None:
         small, big = plan(engine, slices=[(0, 99), (99, 1099)])
         Attempt(engine, [small]).claim().publish(chunk_of(small, bad=range(99)))
-        with pytest.raises(SliceFailed, match="max_bad_ratio"):
-            Attempt(engine, [big]).claim().publish(chunk_of(big, bad=range(99, 199)))
+        with pytest.raises(SliceFailed, match="max_bad_ratio") as failed:
+            Attempt(engine, [big]).claim().publish(chunk_of(big, bad=range(99, 199), reason="id: x is no number"))
+        assert "one of them: id: x is no number (offset 99 of partition 0)" in failed.value.why
+        assert [one.offset for one in failed.value.bad] == [99, 100, 101], "some, to be looked at"
         with pytest.raises(SliceFailed, match="on_bad"):
             Attempt(engine, [big]).claim(force=True).publish(chunk_of(big, bad=[100]), policy=BadPolicy("fail", 1.0))
         assert rows_of(engine) == []

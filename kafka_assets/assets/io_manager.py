@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Engine
 
 from kafka_assets.assets.decorator import declared_by
+from kafka_assets.assets.failure import failure_of
 from kafka_assets.assets.land import keep_failure, land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
 from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
@@ -64,8 +65,10 @@ class SliceIOManager(dg.ConfigurableIOManager):
             )
         try:
             self._land(context, self.engine, landing, obj)
-        except KafkaAssetsError as error:
-            raise dg.Failure(str(error), allow_retries=isinstance(error, Retryable)) from error
+        except dg.Failure:
+            raise
+        except Exception as error:
+            raise failure_of(error, self.engine, landing.stream, landing.keys) from error
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
         """The rows that the upstream has committed for the run's slices; refused while one is not committed.
@@ -116,8 +119,8 @@ class SliceIOManager(dg.ConfigurableIOManager):
         asked: Asked,
         code_version: str,
         error: Exception,
-    ) -> None:
-        """Write down why the slices of a run never came to be landed."""
+    ) -> dg.Failure:
+        """Write down why the slices of a run never came to be landed; what Dagster is told of it."""
         keep_failure(
             self.engine,
             stream,
@@ -128,6 +131,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
             code_version=code_version,
             error=error,
         )
+        return failure_of(error, self.engine, stream, keys)
 
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
         asked = asked_of(landing.tags, run_of=context.step_context.instance.get_run_by_id)

@@ -31,7 +31,7 @@ class KeepsFailures(Protocol):
         asked: Asked,
         code_version: str,
         error: Exception,
-    ) -> None: ...
+    ) -> dg.Failure: ...
 
 
 @contextmanager
@@ -49,15 +49,17 @@ def making(
             yield
     except Exception as error:
         ledger = getattr(context.resources, IO_MANAGER)
-        if isinstance(ledger, KeepsFailures) and not ended(error):
-            try:
-                asked = asked_of(context.run.tags, run_of=context.instance.get_run_by_id)
-                ledger.keep_failure(
-                    stream, keys, run_id=context.run.run_id, asked=asked, code_version=code_version, error=error
-                )
-            except KafkaAssetsError as unkept:
-                context.log.warning(f"the ledger was not told of this failure: {unkept}")
-        raise
+        if not isinstance(ledger, KeepsFailures) or ended(error):
+            raise
+        try:
+            asked = asked_of(context.run.tags, run_of=context.instance.get_run_by_id)
+            failure = ledger.keep_failure(
+                stream, keys, run_id=context.run.run_id, asked=asked, code_version=code_version, error=error
+            )
+        except KafkaAssetsError as unkept:
+            context.log.warning(f"the ledger was not told of this failure: {unkept}")
+            raise error from None
+        raise failure from error
 
 
 def called(

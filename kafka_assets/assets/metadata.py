@@ -82,11 +82,15 @@ def preview(engine: Engine, stream: Stream, one: Publication) -> dict[str, Any]:
         names, rows = list(found.keys()), found.all()
     if not rows:
         return {}
-    lines = [[_cell(name) for name in names], ["---"] * len(names), *([_cell(value) for value in row] for row in rows)]
+    lines = [
+        [as_code(name) for name in names],
+        ["---"] * len(names),
+        *([as_code(value) for value in row] for row in rows),
+    ]
     return {"preview": dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))}
 
 
-def _cell(value: object) -> str:
+def as_code(value: object) -> str:
     """A value as code: nothing in it is a picture that a reader's browser would fetch, a link or a tag."""
     plain = " ".join(str(value).split())
     plain = plain if len(plain) <= _WIDE else plain[:_WIDE] + "…"

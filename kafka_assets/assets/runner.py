@@ -216,9 +216,15 @@ class Runner:
         if result.success:
             return None
         failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
-        said = failed[-1].event_specific_data.error if failed else None
-        why = said.cause.message if said is not None and said.cause is not None else said.message if said else "?"
-        return f"{first}: " + " ".join(why.split())
+        return f"{first}: " + " ".join((_reason(failed[-1].event_specific_data) if failed else "?").split())
+
+
+def _reason(failed: Any) -> str:
+    """Why a step failed: the sentence that was told, or what was raised."""
+    told, said = failed.user_failure_data, failed.error
+    if told is not None and told.description:
+        return told.description
+    return "?" if said is None else (said.cause or said).message
 
 
 def _interrupted(event: dg.DagsterEvent) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlalchemy import Engine, select
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import batches, find
 from kafka_assets.slices import SliceKey
 
 
@@ -46,6 +48,42 @@ def waits(engine: Engine, *, asset: str, limit: int) -> list[Wait]:
         ).all()  # fmt: skip
     return [
         Wait(asset, SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset), _why(row))
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A slice after an attempt that failed."""
+
+    key: SliceKey
+    attempt: int
+    failures_alone: int
+    given_up: bool
+    waits: bool
+    """Whether it is planned, so that it is tried again; what was committed before stays as it is."""
+    wait_ms: int
+    """In so long; never below 0."""
+
+
+def tried(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> list[Tried]:
+    """How these slices stand now; KeysUnknown where the ledger does not have one of them."""
+    by_id = {one.id: one for one in find(engine, asset=asset, keys=keys).values()}
+    c = t.claim.c
+    wanted = select(c.publication_id, c.attempt, c.failures_alone, c.not_before - now_ms())
+    with read(engine) as connection:
+        rows = [
+            row for some in batches(list(by_id)) for row in connection.execute(wanted.where(c.publication_id.in_(some)))
+        ]
+    return [
+        Tried(
+            key=by_id[row[0]].key,
+            attempt=row[1],
+            failures_alone=row[2],
+            given_up=by_id[row[0]].state == "failed",
+            waits=by_id[row[0]].state == "planned",
+            wait_ms=max(0, row[3] or 0),
+        )
         for row in rows
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from kafka_assets.errors import CountsDisagree, SliceFailed
 from kafka_assets.ledger.publications import Outcome
-from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
+from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Seen
+from kafka_assets.sinks.road import slice_of
 from kafka_assets.slices import SliceKey
 
 TOLERATED = 100
 """Below so many bad records a ratio says nothing."""
+EXAMPLES = 3
+"""So many bad records of a slice are shown where it fails by them."""
 _64_BITS = 2**64 - 1
 
 
@@ -40,21 +43,54 @@ class BadPolicy:
     max_bad_ratio: float
 
 
-def judge(key: SliceKey, seen: Seen, policy: BadPolicy, *, example: str = "") -> None:
-    """Fail a slice with too many bad records, or with any where none is allowed; `example` is the reason of one."""
+class Examples:
+    """Some of the bad records of each slice, for whoever is told that there are too many of them."""
+
+    def __init__(self, slices: Iterable[SliceKey]) -> None:
+        self._found: dict[SliceKey, list[BadRecord]] = {key: [] for key in slices}
+
+    def add(self, bad: Iterable[BadRecord], slices: Collection[SliceKey]) -> None:
+        """Take what is still wanted of a chunk's bad records; the chunk is of these slices, and of one topic."""
+        wanted = {key: self._found[key] for key in slices if len(self._found[key]) < EXAMPLES}
+        for one in bad if wanted else ():
+            key = slice_of(tuple(wanted), partition=one.partition, offset=one.offset)
+            if key is not None:
+                wanted[key].append(one)
+                if len(wanted[key]) == EXAMPLES:
+                    del wanted[key]
+            if not wanted:
+                return
+
+    def of(self, key: SliceKey) -> Sequence[BadRecord]:
+        return self._found[key]
+
+
+def judge(
+    key: SliceKey, seen: Seen, policy: BadPolicy, *, examples: Sequence[BadRecord] = (), reason: str = ""
+) -> None:
+    """Fail a slice with too many bad records, or with any where none is allowed.
+
+    `examples` are some of them; `reason` is that of one whose bytes nobody has asked for yet.
+    """
     if not seen.bad:
         return
+    if examples:
+        first = examples[0]
+        reason = f"{first.reason} (offset {first.offset} of partition {first.partition})"
     if policy.on_bad == "fail":
         raise SliceFailed(
             f"slice {key} has {seen.bad} bad records, and the stream declares on_bad: fail",
-            why=example,
+            why=f"one of them: {reason}" if reason else "",
             cure="correct the producer or the stream's schema, or declare on_bad: quarantine",
+            bad=examples,
         )
     if seen.bad >= TOLERATED and seen.bad > policy.max_bad_ratio * seen.read:
         raise SliceFailed(
             f"slice {key} has {seen.bad} bad records of {seen.read}, more than max_bad_ratio {policy.max_bad_ratio}",
-            why="so many say that the schema is wrong, or the producer changed" + (f": {example}" if example else ""),
+            why="so many say that the schema is wrong, or the producer changed"
+            + (f"; one of them: {reason}" if reason else ""),
             cure="compare the schema with the topic's records, or raise max_bad_ratio",
+            bad=examples,
         )
 
 

@@ -31,7 +31,7 @@ from kafka_assets.ledger.windows import (
     mark,
 )
 from kafka_assets.records import BadRecord, Chunk, Refused, Seen
-from kafka_assets.sinks.accounting import BadPolicy, Landed, judge, outcome_of
+from kafka_assets.sinks.accounting import BadPolicy, Examples, Landed, judge, outcome_of
 from kafka_assets.sinks.batch import Batch, Committed, Part, WindowPolicy, moves_of, parts_of
 from kafka_assets.sinks.modes import Mode, mode_of, place_in, settled
 from kafka_assets.sinks.quarantine import insert_quarantine
@@ -107,7 +107,10 @@ class LiveTable:
                 # The merge marks its rows with their publications, and takes the asset's lock: after all others.
                 self._place(connection, parts, moves)
                 bad = self._insert(connection, mode, parts, moves, batch)
-            done = self._settle(connection, mode, parts, started=started)
+            examples = Examples(parts)
+            for keys, records in bad:
+                examples.add(records, keys)
+            done = self._settle(connection, mode, parts, examples, started=started)
             for keys, records in bad:
                 insert_quarantine(connection, records, {key: parts[key].publication for key in keys})
             for part in sorted(parts.values(), key=lambda one: one.lease.place):
@@ -147,12 +150,18 @@ class LiveTable:
             part.publication = replace(part.publication, id=placed.publication_id, slice_id=placed.slice_id)
 
     def _settle(
-        self, connection: Connection, mode: Mode, parts: Mapping[SliceKey, Part], *, started: float
+        self,
+        connection: Connection,
+        mode: Mode,
+        parts: Mapping[SliceKey, Part],
+        examples: Examples,
+        *,
+        started: float,
     ) -> list[Committed]:
         """What became of the records; then the windows' counts."""
         slices = {key: part.publication for key, part in parts.items()}
         for part in parts.values():
-            judge(part.key, part.before.seen + part.seen, self._policy)
+            judge(part.key, part.before.seen + part.seen, self._policy, examples=examples.of(part.key))
         landed: dict[SliceKey, Landed] = {}
 
         def settle() -> Generator[Refused]:
@@ -185,7 +194,7 @@ class LiveTable:
             part.seen += Seen(bad=1)
             # More records than it has offsets a batch cannot have.
             so_far = part.before.seen + replace(part.seen, read=part.key.offsets)
-            judge(part.key, so_far, self._policy, example=one.reason)
+            judge(part.key, so_far, self._policy, reason=one.reason)
             yield replace(one, topic=part.key.topic)
 
 

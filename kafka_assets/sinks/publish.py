@@ -24,7 +24,7 @@ from kafka_assets.ledger.publications import Outcome, Publication, lock, mark_co
 from kafka_assets.ledger.publishing import publishing
 from kafka_assets.ledger.retries import retried
 from kafka_assets.records import Chunk, Chunks, Fetch, Refused, Seen
-from kafka_assets.sinks.accounting import BadPolicy, Landed, judge, outcome_of
+from kafka_assets.sinks.accounting import BadPolicy, Examples, Landed, judge, outcome_of
 from kafka_assets.sinks.modes import Mode, mode_of, place_in, settled
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
 from kafka_assets.sinks.refusals import not_again, of_no_record, refusals, replacing, said_at_commit
@@ -127,14 +127,16 @@ def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> l
             steps.now("insert")
             with refusals(work.table, slices):
                 road.undefer(connection, work.table)
-            seen = _insert(connection, road, mode, work, slices)
+            examples = Examples(slices)
+            seen = _insert(connection, road, mode, work, slices, examples)
             # 5. Ask Kafka again, before the first lock that others wait for.
             if not road.spools:
                 steps.now("offsets")
                 work.confirm(seen)
             steps.now("insert" if work.table.upsert is None else "merge")
             for publication in todo:
-                judge(publication.key, seen[publication.key], work.bad_policy)
+                key = publication.key
+                judge(key, seen[key], work.bad_policy, examples=examples.of(key))
             landed = _settled(connection, road, mode, work, seen, slices)
             if work.recheck is not None:
                 work.recheck(connection)
@@ -189,7 +191,12 @@ def _decide(connection: Connection, publication: Publication, held: Claim, work:
 
 
 def _insert(
-    connection: Connection, road: Road, mode: Mode, work: Work, slices: Mapping[SliceKey, Publication]
+    connection: Connection,
+    road: Road,
+    mode: Mode,
+    work: Work,
+    slices: Mapping[SliceKey, Publication],
+    examples: Examples,
 ) -> dict[SliceKey, Seen]:
     seen = dict.fromkeys(slices, Seen())
     waiting: list[Refused] = []
@@ -203,10 +210,13 @@ def _insert(
         with refusals(work.table, mine):
             refused = list(_judged(mode.insert(chunk, mine), mine, seen, work))
         insert_quarantine(connection, chunk.bad, mine)
+        examples.add(chunk.bad, mine)
         if road.spools:
             waiting += refused
         elif refused:
-            insert_quarantine(connection, work.fetch(refused), mine)
+            fetched = work.fetch(refused)
+            insert_quarantine(connection, fetched, mine)
+            examples.add(fetched, mine)
     if waiting:
         raise Refusing(waiting)
     return seen
@@ -241,7 +251,7 @@ def _judged(
         key = place_in(keys, one)
         seen[key] += Seen(bad=1)
         # More records than it has offsets a slice cannot have.
-        judge(key, replace(seen[key], read=key.offsets), work.bad_policy, example=one.reason)
+        judge(key, replace(seen[key], read=key.offsets), work.bad_policy, reason=one.reason)
         yield replace(one, topic=key.topic)
 
 

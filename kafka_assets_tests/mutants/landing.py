@@ -126,7 +126,7 @@ OF_RESULTS = (
     mutant(
         "too many bad records pass",
         "_transaction",
-        "                judge(publication.key, seen[publication.key], work.bad_policy)\n",
+        "                judge(key, seen[key], work.bad_policy, examples=examples.of(key))\n",
         "                pass\n",
         SQLITE + "test_too_many_bad_records_fail_the_slice_from_a_hundred_on",
     ),

@@ -141,8 +141,8 @@ OF_LIVE = (
     mutant(
         "bad records are judged batch by batch",
         "LiveTable._settle",
-        "judge(part.key, part.before.seen + part.seen, self._policy)",
-        "judge(part.key, part.seen, self._policy)",
+        "judge(part.key, part.before.seen + part.seen, self._policy, examples=examples.of(part.key))",
+        "judge(part.key, part.seen, self._policy, examples=examples.of(part.key))",
         SQLITE + "test_bad_records_are_judged_over_the_window_so_far",
     ),
     mutant(

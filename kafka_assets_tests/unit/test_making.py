@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -17,14 +18,16 @@ from sqlalchemy import Engine, event
 from kafka_assets import kafka_asset
 from kafka_assets.assets import landing as landings
 from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.failure import failure_of
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.land import land
 from kafka_assets.assets.landing import Landing, united
 from kafka_assets.assets.making import called
 from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER, KAFKA, SPARK, TOKEN_TAG
-from kafka_assets.errors import KeysUnknown, SparkUnavailable, StreamError, TableIncompatible
+from kafka_assets.errors import KeysUnknown, SliceFailed, SparkUnavailable, StreamError, TableIncompatible
 from kafka_assets.ledger.claims import release
 from kafka_assets.ledger.engine import make_engine
+from kafka_assets.records import BadRecord
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 from kafka_assets.testing import Session
@@ -140,6 +143,43 @@ def test_what_the_declaration_causes_before_anything_is_claimed_is_no_slices_fau
         run(error)
     assert [(state, alone) for state, _, alone, _ in claims(engine)] == [("planned", 0)]
     assert scalar(engine, "select count(*) from kafka_stall") == 1
+
+
+def failure(result: dg.ExecuteInProcessResult) -> Any:
+    """What Dagster shows of a run that failed."""
+    [failed] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
+    return cast("Any", failed.event_specific_data).user_failure_data
+
+
+def test_a_failed_run_says_which_slices_how_often_when_next_and_what_cures_it(engine: Engine, run: Any) -> None:
+    plan(engine, slices=[(0, 5)])
+    said = failure(run())
+    assert said.description == "ValueError: no good"
+    told = {name: value.value for name, value in said.metadata.items()}
+    assert (told["slices"], told["offsets"], told["attempt"]) == ("orders:0:0-5", 5, 1)
+    assert told["counts"] == "1 of 2 failures alone, with which a slice is given up"
+    assert told["tried_again"] > time.time()
+    assert "kafka-assets replay orders --failed" in told["commands"]
+    assert failure(run()).metadata["tried_again"].value == "not by itself, unless the stream's code changes"
+
+
+def test_a_run_that_no_slice_can_help_says_so(engine: Engine, run: Any) -> None:
+    plan(engine, slices=[(0, 5), (5, 9)])
+    told = {name: value.value for name, value in failure(run(NARROW)).metadata.items()}
+    assert told["slices"] == "orders:0:0-5 (+1)"
+    assert told["counts"].startswith("no: it is no slice's fault")
+    assert "kafka-assets run orders" in told["commands"]
+
+
+def test_some_of_the_bad_records_are_shown_as_nothing_but_text(engine: Engine) -> None:
+    keys = plan(engine, slices=[(0, 5)])
+    bad = BadRecord(0, 3, "id: x does not fit", None, b"<img src=http://x> | \xff", (), None)
+    stream = stream_of(orders)
+    assert stream is not None
+    said = failure_of(SliceFailed("too many", bad=[bad]), engine, stream, keys)
+    assert "| ` 0:3 ` | ` id: x does not fit ` | ` <img src=http://x> \\| \ufffd ` |" in str(
+        said.metadata["bad_records"].value
+    )
 
 
 @pytest.mark.slow

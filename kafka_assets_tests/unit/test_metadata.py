@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_assets.assets.metadata import _cell  # pyright: ignore[reportPrivateUsage]
+from kafka_assets.assets.metadata import as_code
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from kafka_assets.assets.metadata import _cell  # pyright: ignore[reportPrivateU
     ],
 )
 def test_a_value_is_shown_as_code_that_nothing_in_it_ends(value: str) -> None:
-    cell = _cell(value)
+    cell = as_code(value)
     fence = re.match("`+", cell)
     assert fence is not None and cell.endswith(f" {fence[0]}")
     inside = cell.removeprefix(fence[0]).removesuffix(fence[0])
@@ -35,4 +35,4 @@ def test_a_value_is_shown_as_code_that_nothing_in_it_ends(value: str) -> None:
     ("value", "shown"), [(None, "` None `"), ("", ""), ("x" * 100, f"` {'x' * 80}… `"), (4, "` 4 `")]
 )
 def test_a_value_is_cut_and_nothing_is_nothing(value: Any, shown: str) -> None:
-    assert _cell(value) == shown
+    assert as_code(value) == shown
