@@ -13,7 +13,7 @@ from kafka_assets.assets.tick import observe_all, roots_of, shown
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.ledger.readers import refused
-from kafka_assets.ledger.requests import waiting
+from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import current_revision, ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
 from kafka_assets.ledger.standing import progress_of
@@ -38,6 +38,8 @@ class Planned:
 
     slices: list[Wanted] = field(default_factory=list[Wanted])
     waiting: dict[str, int] = field(default_factory=dict[str, int])
+    given_up: dict[str, int] = field(default_factory=dict[str, int])
+    """How many slices of a stream failed too often, and are not tried again."""
     troubles: list[str] = field(default_factory=list[str])
 
 
@@ -66,6 +68,8 @@ def _plan(engine: Engine, connection: Connection, streams: Sequence[Stream], kin
         waiting=waiting(engine, assets=[one.asset for one in streams]) if begun else {},
         troubles=[f"{name}: {error}" for name, error in wrong.items()],
     )
+    failed = given_up(engine, assets=[one.asset for one in streams]) if begun else {}
+    found.given_up = {one.name: failed[one.asset] for one in streams if one.asset in failed}
     for stream in roots:
         plan = kind(
             stream=flushing(stream),

@@ -38,6 +38,7 @@ SAID = 3
 """Of so many slices of a stream it is said why they wait."""
 
 _log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())  # what a tick warns of stands in what came of it, too: it is said once
 
 
 @dataclass
@@ -78,10 +79,14 @@ class Runner:
         instance: dg.DagsterInstance | None = None,
         assets: Sequence[Declared] | None = None,
         resources: Mapping[str, object] | None = None,
+        verbose: bool = False,
     ) -> None:
         self._settings, self._say, self._given = settings, say, instance
         self._assets = load_assets(settings.streams) if assets is None else assets
         self.streams = _chosen(streams_in(self._assets), only)
+        # Why a run failed is said by us, in one line: Dagster's log has it in a hundred.
+        level = "DEBUG" if verbose else "CRITICAL"
+        self._run_config = {"loggers": {"console": {"config": {"log_level": level}}}}
         self._cursor: str | None = None
         self._again = True
         """What kept a stream from landing may have been cured before this was called."""
@@ -143,6 +148,7 @@ class Runner:
                 "committed_through": one.committed_through,
                 "end": one.end,
                 "lag": one.end - one.committed_through,
+                "hanging": one.hanging,
             }
             for stream in self.streams
             for one in standing_of(self.engine, asset=stream.asset)
@@ -203,6 +209,7 @@ class Runner:
         with at_last(lambda: give_back(self.engine, run_id=run_id)):
             result = self._job.execute_in_process(
                 instance=self.instance,
+                run_config=self._run_config,
                 run_id=run_id,
                 asset_selection=list(request.asset_selection),
                 tags=dict(request.tags),

@@ -56,6 +56,7 @@ def a_group(name: str) -> str:
 Topic = Annotated[str, typer.Argument(help="The topic.", callback=a_topic)]
 Group = Annotated[str, typer.Argument(help="The group.", callback=a_group)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else on stdout.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Dagster's own log of each run, too.")]
 Database = Annotated[
     str | None,
     typer.Option(

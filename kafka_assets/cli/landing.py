@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, a_duration
+from kafka_assets.cli.asking import AsJson, Verbose, a_duration
 from kafka_assets.cli.console import err, out, print_json, print_table
 from kafka_assets.cli.stopped import ends_on_signals
 
@@ -49,12 +50,21 @@ def plan(
         for one in found.slices
     ]
     if as_json:
-        print_json({"slices": rows, "waiting": found.waiting, "troubles": found.troubles, "written": not dry_run})
+        print_json(
+            {
+                "slices": rows,
+                "waiting": found.waiting,
+                "given_up": found.given_up,
+                "troubles": found.troubles,
+                "written": not dry_run,
+            }
+        )
     else:
         if rows:
             print_table(("stream", "slice", "offsets", "kind", "reason"), rows)
         verb = "would be planned" if dry_run else "planned"
         out.print(f"{len(rows):,} slices {verb}; {sum(found.waiting.values()):,} wait to be landed")
+        _say_given_up(found.given_up)
         _say_all(found.troubles)
     if found.troubles:
         raise typer.Exit(1)
@@ -70,6 +80,7 @@ def run(
         str,
         typer.Option(help="With --until-caught-up: give up when nothing has moved for so long (90s, 10m)."),
     ] = "5m",
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan and land without a daemon, for cron: exit with 1 if a slice failed, 0 if all there was is committed.
@@ -83,29 +94,45 @@ def run(
         from kafka_assets.settings import load_settings
 
         told = partial(say, markup=False, highlight=False)
-        with Runner(load_settings(), only=streams or (), say=told) as here:
+        settings = load_settings()
+        settings.require_spark()
+        with Runner(settings, only=streams or (), say=told, verbose=verbose) as here:
             done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
             standing = here.standing()
     failed = not done.caught_up if until_caught_up else bool(done.failures or done.troubles or done.failed_slices)
     if as_json:
         print_json({**asdict(done), "caught_up": done.caught_up, "partitions": standing})
     else:
-        print_table(("stream", "topic", "partition", "committed_through", "end", "lag"), standing)
+        held = [one for one in standing if one["hanging"]]
+        if standing:
+            columns = ("stream", "topic", "partition", "committed_through", "end", "lag")
+            print_table((*columns, "hanging") if held else columns, standing)
         out.print(f"{done.runs:,} runs · {done.remaining:,} offsets left of what was there", highlight=False)
         _say_all(done.troubles)
         if failed and done.failures:
             _say_all(done.failures[-3:])
         _say_all(done.waits)
-        for name, count in done.given_up.items():
-            _say_all(
-                [
-                    f"{count:,} slices of {name} failed too often, and wait for you:"
-                    f" `kafka-assets slices {name} --state failed` says why,"
-                    f" `kafka-assets replay {name} --failed` lands them when that is cured"
-                ]
-            )
+        _say_all(
+            [
+                f"{one['hanging']:,} offsets of {one['topic']}:{one['partition']} are held back by a producer's open"
+                " transaction, and land when that has ended"
+                for one in held
+            ]
+        )
+        _say_given_up(done.given_up)
     if failed:
         raise typer.Exit(1)
+
+
+def _say_given_up(given_up: Mapping[str, int]) -> None:
+    _say_all(
+        [
+            f"{count:,} slices of {name} failed too often, and wait for you:"
+            f" `kafka-assets slices {name} --state failed` says why,"
+            f" `kafka-assets replay {name} --failed` lands them when that is cured"
+            for name, count in given_up.items()
+        ]
+    )
 
 
 def _say_all(troubles: list[str]) -> None:

@@ -12,6 +12,7 @@ from kafka_assets.cli.asking import (
     TIMES,
     AsJson,
     Partition,
+    Verbose,
     Yes,
     confirm,
     milliseconds,
@@ -60,6 +61,7 @@ def replay(
         bool, typer.Option("--force", help="Also where fewer records are left than were committed, or a run holds it.")
     ] = False,
     yes: Yes = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Land slices again, here and now: every slice that meets the range, each in place of what it had."""
@@ -110,12 +112,14 @@ def replay(
         from kafka_assets.assets.replaying import replay as land_again
         from kafka_assets.assets.runner import Runner
 
-        with Runner(settings, only=[stream], say=say) as runner:
+        with Runner(settings, only=[stream], say=say, verbose=verbose) as runner:
             done = land_again(runner, found, [one.key for one in slices], force=force)
     if as_json:
         failures = {str(key): why for key, why in done.failed.items()}
         print_json({"replayed": [str(key) for key in done.landed], "failed": failures, "left": left})
     else:
+        for why in done.failed.values():
+            say(why)
         out.print(f"{len(done.landed):,} slices landed again; {len(done.failed):,} failed, and have what they had")
     if done.failed:
         raise typer.Exit(1)

@@ -49,6 +49,8 @@ class Standing:
     committed_through: int
     end: int
     """The last stable offset, as it was seen last."""
+    hanging: int
+    """Offsets above it: a producer's open transaction holds them back."""
 
 
 def standing_of(engine: Engine, *, asset: str) -> list[Standing]:
@@ -56,7 +58,7 @@ def standing_of(engine: Engine, *, asset: str) -> list[Standing]:
     g, d, src = t.progress.c, t.committed.c, t.source.c
     with read(engine) as connection:
         rows = connection.execute(
-            select(src.topic, g.partition, d.committed_through, g.last_stable)
+            select(src.topic, g.partition, d.committed_through, g.last_stable, g.high_watermark - g.last_stable)
             .join_from(t.committed, t.progress, (d.source_id == g.source_id) & (d.partition == g.partition))
             .join(t.source, src.id == g.source_id)
             .where(d.asset == asset, src.retired_at.is_(None))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.replaying import replay
 from kafka_assets.assets.runner import Runner
+from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, TableIncompatible, TopicChanged
 from kafka_assets.ledger import meeting
@@ -124,7 +126,7 @@ def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: N
     monkeypatch.setattr(Landing, "frame", lambda self: self.attached(SimpleNamespace(read=self.records.read())))
     desk.broker.set("orders", 2_000_000)
 
-    def landing(happens: Callable[[], object], *, claimed: bool) -> Runner:
+    def landing(happens: Callable[[], object], *, claimed: bool, **options: Any) -> Runner:
         asset = kafka_asset(
             name=ASSET, topic="orders", target=ASSET, schema="id BIGINT", slices={"max_records": 1_000_000}
         )
@@ -133,7 +135,7 @@ def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: N
             SPARK: Session(cast("Any", None)),
             IO_MANAGER: SliceIOManager(database_url=str(desk.engine.url)),
         }
-        return Runner(load_settings(), instance=desk.instance, assets=[asset(as_it_is)], resources=resources)
+        return Runner(load_settings(), instance=desk.instance, assets=[asset(as_it_is)], resources=resources, **options)
 
     return landing
 
@@ -207,3 +209,31 @@ def test_what_keeps_all_slices_from_landing_ends_it_soon_and_is_tried_again_by_t
         assert "it has no column 'currency'" in done.troubles[0]
         assert len(desk.instance.get_runs()) == runs
     assert done.waits[0].startswith("orders:0:0-1000000 waits: to be tried again; the last attempt failed: it has no")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_dagsters_own_log_is_for_who_asks_for_it(
+    landing: Callable[..., Runner], capfd: pytest.CaptureFixture[str], verbose: bool
+) -> None:
+    def fails() -> None:
+        raise ValueError("no good")
+
+    said: list[str] = []
+    with landing(fails, claimed=True, say=said.append, verbose=verbose) as runner:
+        done = runner.once()
+    assert done.failures == ["orders:0:0-1000000: ValueError: no good", "orders:0:1000000-2000000: ValueError: no good"]
+    assert done.failures[0] in said
+    shown = capfd.readouterr().err
+    assert ("Traceback" in shown or "Stack Trace" in shown) is verbose
+    assert ("STEP_START" in shown) is verbose
+
+
+def test_what_an_open_transaction_holds_back_stands_in_the_figures(desk: Desk, runner: Runner) -> None:
+    desk.broker.set("shop.a", 10)
+    [topic] = desk.broker.topics.values()
+    assert isinstance(topic, TopicOffsets)
+    desk.broker.topics["shop.a"] = replace(topic, partitions={0: PartitionOffsets(0, 10, 160)})
+    with runner:
+        assert runner.until_caught_up(patience=timedelta(seconds=30)).caught_up
+        [standing] = runner.standing()
+    assert (standing["lag"], standing["hanging"]) == (0, 150)

@@ -556,6 +556,7 @@ def test_what_was_given_up_is_tried_once_more_when_the_code_changes(desk: Desk, 
     broker.set("orders", 10)
     failed(desk, desk.tick(), max_attempts=1)
     assert desk.tick().requests == []
+    assert preview(desk.engine, Connection("nowhere:1"), [desk.stream]).given_up == {ASSET: 1}
     desk.version = "v2"
     assert desk.tick().requests == [], "it has only just failed"
     rested = "update kafka_claim set lease_until = lease_until - 61000"
