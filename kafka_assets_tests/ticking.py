@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 
 from kafka_assets.assets import planning, requesting
 from kafka_assets.assets import tick as ticks
-from kafka_assets.assets.names import DIGEST_TAG
+from kafka_assets.assets.run_tags import digest_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, PartitionOffsets, TopicOffsets
 from kafka_assets.errors import KafkaAssetsError, TopicMissing
@@ -122,7 +122,7 @@ class Desk:
         known = list(self.instance.get_dynamic_partitions(self.stream.partitions_name))
         first, last = (known.index(request.tags[f"dagster/asset_partition_range_{end}"]) for end in ("start", "end"))
         keys = known[first : last + 1]
-        return [SliceKey.parse(key) for key in keys] if request.tags[DIGEST_TAG] == digest(keys) else []
+        return [SliceKey.parse(key) for key in keys] if digest_of(request.tags) == digest(keys) else []
 
     def land(self, *requests: dg.RunRequest, tells: bool = True) -> list[SliceKey]:
         """Carry these runs out; without `tells` each dies between its COMMIT and its events."""

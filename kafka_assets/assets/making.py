@@ -10,8 +10,9 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from kafka_assets.assets.ending import ended
-from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER
+from kafka_assets.assets.names import IO_MANAGER
 from kafka_assets.assets.reruns import Asked, asked_of
+from kafka_assets.assets.run_tags import digest_of
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, StreamError
 from kafka_assets.slices import SliceKey, digest
 from kafka_assets.spark.reached import reached
@@ -88,7 +89,7 @@ def verify_keys(keys: Sequence[SliceKey], tags: Mapping[str, str]) -> None:
             why="its partition range is reversed or empty",
             cure="materialize again, with keys that exist",
         )
-    wanted = tags.get(DIGEST_TAG)
+    wanted = digest_of(tags)
     if wanted is not None and wanted != digest(str(key) for key in keys):
         raise KeysUnknown(
             "the run holds other keys than those it was requested for",

@@ -10,5 +10,6 @@ LANDS_TAG = "kafka_assets/lands"
 
 TOKEN_TAG = "kafka_assets/request"
 DIGEST_TAG = "kafka_assets/keys"
+SLICES_TAG = "kafka_assets/slices"
 STREAM_TAG = "kafka_assets/stream"
 FORCE_TAG = "kafka_assets/force"

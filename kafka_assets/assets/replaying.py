@@ -9,10 +9,11 @@ import dagster as dg
 
 from kafka_assets.assets.batches import in_batches
 from kafka_assets.assets.keys import add_keys, places
-from kafka_assets.assets.names import DIGEST_TAG, FORCE_TAG, STREAM_TAG
+from kafka_assets.assets.names import FORCE_TAG
+from kafka_assets.assets.run_tags import run_tags
 from kafka_assets.assets.runner import Runner
 from kafka_assets.ledger.requests import Due
-from kafka_assets.slices import SliceKey, digest
+from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 
 MAX_OFFSETS = 1_000_000
@@ -55,14 +56,7 @@ def _land(runner: Runner, stream: Stream, keys: Sequence[SliceKey], done: Replay
 
 
 def _request(stream: Stream, keys: Sequence[SliceKey], *, force: bool) -> dg.RunRequest:
-    named = [str(key) for key in keys]
+    tags = run_tags(stream, keys)
     return dg.RunRequest(
-        asset_selection=[dg.AssetKey(stream.name)],
-        tags={
-            "dagster/asset_partition_range_start": named[0],
-            "dagster/asset_partition_range_end": named[-1],
-            DIGEST_TAG: digest(named),
-            STREAM_TAG: stream.name,
-            **({FORCE_TAG: "true"} if force else {}),
-        },
+        asset_selection=[dg.AssetKey(stream.name)], tags={**tags, FORCE_TAG: "true"} if force else tags
     )

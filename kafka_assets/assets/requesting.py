@@ -10,10 +10,10 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.batches import in_batches, urgent
 from kafka_assets.assets.keys import add_keys, places
-from kafka_assets.assets.names import DIGEST_TAG, STREAM_TAG, TOKEN_TAG
+from kafka_assets.assets.names import STREAM_TAG
+from kafka_assets.assets.run_tags import run_tags, token_of
 from kafka_assets.ledger.requests import Due, asked_for, due, live_runs, new_token, store_request
 from kafka_assets.ledger.stalls import Stall, begin_try
-from kafka_assets.slices import digest
 from kafka_assets.streams import Stream
 
 DUE_PER_TICK = 400
@@ -79,7 +79,7 @@ def _in_flight(
     records = instance.get_run_records(
         dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=list(IN_FLIGHT)), limit=10 * stream.slices.runs
     )
-    tokens = {record.dagster_run.run_id: record.dagster_run.tags.get(TOKEN_TAG) for record in records}
+    tokens = {record.dagster_run.run_id: token_of(record.dagster_run.tags) for record in records}
     to_come = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
     asked = asked_for(engine, asset=stream.asset)
     landing = live_runs(engine, asset=stream.asset) | {run_id for run_id, token in tokens.items() if token in asked}
@@ -97,18 +97,14 @@ def _now() -> datetime:
 
 
 def _run_request(stream: Stream, batch: Sequence[Due], *, token: str) -> dg.RunRequest:
-    keys = [str(one.key) for one in batch]
+    keys = [one.key for one in batch]
     return dg.RunRequest(
         run_key=token,
         asset_selection=[dg.AssetKey(stream.name)],
         # The checks read the whole stream: they run by their own clock, not with every batch.
         asset_check_keys=[],
         tags={
-            "dagster/asset_partition_range_start": keys[0],
-            "dagster/asset_partition_range_end": keys[-1],
-            TOKEN_TAG: token,
-            DIGEST_TAG: digest(keys),
-            STREAM_TAG: stream.name,
-            "kafka/topic": stream.topic or ",".join(sorted({one.key.topic for one in batch}))[:500],
+            **run_tags(stream, keys, token=token),
+            "kafka/topic": stream.topic or ",".join(sorted({key.topic for key in keys}))[:500],
         },
     )

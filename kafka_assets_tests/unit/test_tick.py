@@ -570,3 +570,11 @@ def test_what_was_given_up_is_tried_once_more_when_the_code_changes(desk: Desk, 
     desk.version = "v3"
     desk.settle()
     exact(desk, records=10)
+
+
+def test_a_run_says_which_slices_it_is_for(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 35)
+    [request] = desk.tick().requests
+    ours = {name: value for name, value in request.tags.items() if name.startswith("kafka")}
+    assert ours.pop("kafka_assets/request").startswith(f"{request.run_key}-")
+    assert ours == {"kafka_assets/slices": "orders:0:0-9 (+3)", "kafka_assets/stream": ASSET, "kafka/topic": "orders"}
