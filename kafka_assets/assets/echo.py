@@ -79,11 +79,19 @@ def echo(engine: Engine, streams: Sequence[Stream], cursor: Cursor, *, instance:
         if not isinstance(stream, Derived):  # its keys are those of the stream whose slices it shares
             known = [one for one in looked.swept if one.id in young or one.given_up]
             add_keys(instance, stream, [str(one.key) for one in known if one.asset == asset])
+    for one in (*looked.met, *looked.swept):
+        if one.lost:  # nobody can land it: its key would stay red, and fail whoever materializes all that is missing
+            _forget(instance, by_asset[one.asset], one)
     for one in forgotten:
         instance.delete_dynamic_partition(by_asset[one.asset].partitions_name, str(one.key))
     after = replace(cursor, met=looked.met_through, waiting=_waiting(cursor, looked, busy | left))
     _sweep(after, looked, left, by_asset, forgotten={one.id for one in forgotten})
     return Echo(events=_events(engine, by_asset, telling), cursor=after)
+
+
+def _forget(instance: dg.DagsterInstance, stream: Stream, one: Told) -> None:
+    if not isinstance(stream, Derived) and instance.has_dynamic_partition(stream.partitions_name, str(one.key)):
+        instance.delete_dynamic_partition(stream.partitions_name, str(one.key))
 
 
 def _look(engine: Engine, cursor: Cursor, by_asset: Mapping[str, Stream]) -> _Looked:

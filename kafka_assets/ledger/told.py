@@ -54,10 +54,17 @@ def those(connection: Connection, ids: Collection[int]) -> list[Told]:
 
 
 def unfinished(connection: Connection, *, assets: Collection[str]) -> set[int]:
-    """The ids of what is planned and not committed, and of open windows: as many as there is backlog, not history."""
-    p = t.publication.c
-    waits: ColumnElement[bool] = (p.state == "planned") & (p.state != "committed")
-    planned = connection.scalars(select(p.id).where(waits, p.asset.in_(sorted(assets))))
+    """The ids of what may still be committed, and of open windows: as many as there is backlog, not history.
+
+    Also of what was given up: it may be landed, or skipped, by hand. What is lost or skipped is finished.
+    """
+    p, s = t.publication.c, t.slice_.c
+    waits: ColumnElement[bool] = p.state.in_(("planned", "failed")) & (p.state != "committed")
+    planned = connection.scalars(
+        select(p.id)
+        .join_from(t.publication, t.slice_, p.slice_id == s.id)
+        .where(waits, s.kind == "normal", p.asset.in_(sorted(assets)))
+    )
     return {*planned, *open_publications(connection)}
 
 

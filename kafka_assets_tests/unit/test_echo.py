@@ -121,6 +121,26 @@ def test_a_key_that_was_given_up_comes_back_to_an_empty_dagster(desk: Desk) -> N
         assert other.told == set(other.keys)
 
 
+@pytest.mark.parametrize("given_up", [True, False])
+def test_the_key_of_a_slice_that_is_skipped_goes_at_the_next_tick(desk: Desk, given_up: bool) -> None:
+    desk.broker.set("orders", 30)
+    desk.tick()
+    bad = SliceKey.parse("orders:0:10-20")
+    if given_up:
+        held = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=[bad]).values()), run_id="bad")
+        assert record_failure(desk.engine, held, reason="no good", max_attempts=1)
+    desk.publish([key for key in map(SliceKey.parse, desk.keys) if key != bad])
+    until_quiet(desk, most=5)
+    assert str(bad) in desk.keys
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_slice set kind = 'skipped', reason = 'by hand' where start_offset = 10"))
+        connection.execute(text("update kafka_publication set state = 'planned' where state = 'failed'"))
+    desk.tick()
+    assert set(desk.keys) == {"orders:0:0-10", "orders:0:20-30"} == desk.told
+    until_quiet(desk, most=5)
+    assert str(bad) not in desk.keys, "and stays away"
+
+
 def test_what_was_wiped_is_told_again_by_the_sweep(landed: Desk) -> None:
     landed.instance.wipe_assets([KEY])
     for key in landed.keys[3:]:
