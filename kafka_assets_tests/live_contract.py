@@ -32,7 +32,7 @@ from kafka_assets.ledger.claims import record_failure
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.janitor import end_live
-from kafka_assets.ledger.leases import take
+from kafka_assets.ledger.leases import new_owner, take
 from kafka_assets.ledger.planning import commit_plan, observe, resolve_source
 from kafka_assets.ledger.requests import due
 from kafka_assets.ledger.skipping import skip_ahead, skip_slices
@@ -108,6 +108,40 @@ class LiveContract:
         [refused] = take(engine, [(source, 0)], owner="second").refused.values()
         assert "first" in str(refused)
         assert owners(engine) == ["first"]
+
+    def test_what_a_group_gives_is_not_waited_for_where_a_member_of_it_had_it(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The group gives a partition only where whoever had it left, or counts as dead."""
+        ended: list[object] = []
+        monkeypatch.setattr(leases, "terminate", lambda engine, backend: ended.append((backend, owners(engine))))
+        source = meet(engine, partitions=3)
+        dead, heir, stranger = new_owner("orders"), new_owner("orders"), new_owner("others")
+        Live(engine, source, dead).take(0, 1)
+        Live(engine, source, stranger).take(2)
+        with write(engine) as connection:
+            connection.exec_driver_sql("update kafka_progress set owner_backend = 'somebody'")
+        wanted = [(source, 0), (source, 1), (source, 2)]
+        assert len(take(engine, wanted, owner=new_owner(), given=[(source.id, 0)]).refused) == 3, "of no group"
+        found = take(engine, wanted, owner=heir, given=[(source.id, 0), (source.id, 2)])
+        assert [lease.partition for lease in found.leases] == [0]
+        assert set(found.refused) == {(source.id, 1), (source.id, 2)}, "not given to it, and of another group"
+        assert owners(engine) == [heir, dead, stranger]
+        assert ended == [("somebody", [dead, dead, stranger])], "its backend first"
+
+    def test_whom_its_group_gave_up_while_it_was_frozen_commits_nothing_more(self, engine: Engine) -> None:
+        source = meet(engine)
+        frozen = Live(engine, source, new_owner("orders")).take()
+        frozen.land(0, 5)
+        heir = Live(engine, source, new_owner("orders"))
+        heir.leases = take(engine, [(source, 0)], owner=heir.name, lease_ms=HOUR_MS, given=[(source.id, 0)]).leases
+        with pytest.raises((Fenced, LedgerBusy)):
+            frozen.land(5, 8, note="frozen")
+        heir.land(5, 8, note="heir")
+        with pytest.raises(Fenced):
+            frozen.land(8, 9, note="frozen")
+        assert {note for _, offset, note in rows_of(engine) if offset >= 5} == {"heir"}
+        assert whole(engine)
 
     def test_an_owner_takes_its_own_lease_again(self, engine: Engine) -> None:
         source = meet(engine)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -77,11 +77,12 @@ class Group:
             self.at[place] = until
         return found
 
-    def start(self, place: Place, offset: int) -> None:
-        self.at[place] = offset
+    def start(self, offsets: Mapping[Place, int]) -> None:
+        self.at.update(offsets)
 
-    def park(self, place: Place) -> None:
-        self.at.pop(place, None)
+    def park(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self.at.pop(place, None)
 
     def pause(self, places: Iterable[Place]) -> None:
         self.paused.update(places)
@@ -139,8 +140,7 @@ class Member:
             (self.loop.on_lost if lost else self.loop.on_revoke)(places)
         finally:
             self.group.assigned.difference_update(places)
-            for place in places:
-                self.group.park(place)
+            self.group.park(places)
 
     def turns(self, until: Callable[[], object], patience: float = 20.0) -> None:
         deadline = time.monotonic() + patience

@@ -1,7 +1,7 @@
 """The consumer: an iterator over records, and a promise of when each one's offset is kept.
 
 A record is done when the next one is asked for, or `done()` is called. A loop that is left in any other way (an
-exception, `break`) leaves its record undone: it comes again.
+exception, `break`) leaves its record undone: it comes again, from memory, since Kafka is past it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kafka_assets.broker.commit_modes import Commit, check, keeper_of
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.idleness import Idleness
 from kafka_assets.broker.keepers import Keeper
 from kafka_assets.broker.leaving import Leaving
 from kafka_assets.broker.membership import Membership
@@ -26,8 +27,6 @@ _POLL = 0.2
 """Seconds that one look for records lasts: so soon a `stop` is noticed."""
 _SERVE_EVERY = 1.0
 """Seconds of work on one unit after which the group is heard: it must not wait for the last record."""
-_JOIN = 30.0
-"""Seconds that joining a group may take: they do not count as silence."""
 
 
 class Consumer(Leaving):
@@ -77,7 +76,11 @@ class Consumer(Leaving):
         )
 
     def records(self, *, idle: float | None = None) -> Iterator[StoredRecord]:
-        """One record after the other, until `stop`; with `idle`, until none came for so many seconds."""
+        """One record after the other, until `stop`.
+
+        With `idle`, until every partition was read to its end and nothing more has come for so many seconds: not
+        while a broker is slow or away, or a partition cannot be had yet.
+        """
         self._recover()
         while (unit := self._ready(idle)) is not None:
             yield unit.take()[0]
@@ -130,14 +133,15 @@ class Consumer(Leaving):
             raise UsageError("the consumer is closed", cure="make a new one")
         if self._unit is not None:
             self._unit.settle()
-            if self._unit.todo and time.monotonic() - self._reader.polled_at > _SERVE_EVERY:
-                self._ahead += self._reader.poll(1, 0)
+            if self._unit.todo:
+                self._be_heard()
         if self._unit is not None and self._unit.todo and (self._offset_first or not self._stopping.is_set()):
             return self._unit
         self._finish()
-        begun = quiet = time.monotonic()
+        idleness = Idleness(self._reader, idle)
         while not self._stopping.is_set():
             if self._units:
+                self._be_heard()
                 unit = self._units.popleft()
                 if unit.todo:
                     self._begin(unit)
@@ -146,11 +150,17 @@ class Consumer(Leaving):
             records = self._reader.poll(self._max_records, 0 if self._ahead else _POLL)
             self._units = deque(cut([*self._ahead, *records], self._each))
             self._ahead = []
-            if self._units or (self._reader.joining and time.monotonic() - begun < _JOIN):
-                quiet = time.monotonic()
-            elif idle is not None and time.monotonic() - quiet >= idle:
+            if self._units:
+                idleness.broken()
+            elif idleness.over():
                 return None
         return None
+
+    def _be_heard(self) -> None:
+        """By the group, also while what is handed over comes from memory."""
+        if time.monotonic() - self._reader.polled_at > _SERVE_EVERY:
+            polled = self._reader.poll(1, 0)
+            self._ahead = [*self._ahead, *polled]
 
     def _begin(self, unit: Unit) -> None:
         try:
@@ -178,34 +188,46 @@ class Consumer(Leaving):
                 raise
 
     def _refused(self, unit: Unit) -> None:
-        """Nothing of it is kept: it comes again, from where the keeper says by then."""
+        """Nothing of it is kept. A whole one comes again from where the keeper says by then, others from memory."""
         if not self._keeper.whole:
-            return self._rewind(unit.begins)
+            self._poll_before([*unit.done, *unit.in_hand, *unit.todo])
+            return
         self._drop(unit.begins)
-        return self._reader.begin_again(unit.begins)
+        self._reader.begin_again(unit.begins)
 
     def _give_up(self) -> None:
         unit, self._unit = self._unit, None
         if unit is None:
             return
         try:
-            begins = unit.open if self._offset_first else self._keeper.undo(unit)
+            if not self._offset_first:
+                self._keeper.undo(unit)
         except BaseException:
             if self._keeper.whole:
                 self._refused(unit)
             else:
-                self._rewind(unit.open)
+                self._poll_before([*unit.in_hand, *unit.todo])
             raise
-        self._rewind(begins)
+        if self._keeper.whole:
+            # What was in hand is tried again alone: otherwise each of its tries were one of all the others, too.
+            self._hand_over_again(unit.done, unit.in_hand, unit.todo)
+        else:
+            self._hand_over_again([*unit.in_hand, *unit.todo])
+
+    def _hand_over_again(self, *parts: Sequence[StoredRecord]) -> None:
+        """As units, next and in this order."""
+        self._units.extendleft(Unit(part) for part in reversed(parts) if part)
+
+    def _poll_before(self, records: Sequence[StoredRecord]) -> None:
+        """They come again next, but not before the group was heard: it may have given them to somebody else."""
+        later = [record for unit in self._units for record in unit.todo]
+        self._units.clear()
+        self._ahead = [*records, *later, *self._ahead]
 
     def _recover(self) -> None:
         """A loop was left with a record in hand: it was not done, and comes again."""
         if self._unit is not None and self._unit.in_hand:
             self._give_up()
-
-    def _rewind(self, offsets: Mapping[Where, int]) -> None:
-        self._drop(offsets)
-        self._reader.rewind(offsets)
 
     def _drop(self, places: Collection[Where]) -> None:
         self._ahead = without(self._ahead, places)
@@ -234,22 +256,24 @@ class Consumer(Leaving):
         unit = self._unit
         self._drop(places)
         try:
-            again = self._keeper.lost(places, unit)
+            self._keeper.lost(places)
         except BaseException:
             if unit is not None and self._keeper.whole:
                 self._unit = None
                 self._refused(unit)
             raise
-        if unit is not None and not self._offset_first:
-            self._unit = None
-            unit.drop({*places, *again})
-            self._units.appendleft(Unit(unit.todo))
-            # What was done of the others is still to be kept.
-            kept = Unit(())
-            kept.done = without(unit.done, {*places, *again})
-            if kept.done:
-                self._keeper.done(kept)
-        self._rewind({place: offset for place, offset in again.items() if place not in places})
+        if unit is None or self._offset_first:
+            return
+        self._unit = None
+        if self._keeper.whole:
+            self._hand_over_again(without([*unit.done, *unit.in_hand, *unit.todo], places))
+            return
+        self._hand_over_again(without(unit.todo, places))
+        # What was done of the others is still to be kept.
+        kept = Unit(())
+        kept.done = without(unit.done, places)
+        if kept.done:
+            self._keeper.done(kept)
 
 
 def _as_if_done(unit: Unit) -> Unit:

@@ -79,10 +79,9 @@ class GroupOffsets(Nowhere):
         self._owed |= unit.ends
         self._pay()
 
-    def undo(self, unit: Unit) -> Mapping[Where, int]:
+    def undo(self, unit: Unit) -> None:
         if unit.done:
             self.done(unit)
-        return unit.open
 
     def released(self, places: Collection[Where]) -> None:
         try:
@@ -92,10 +91,9 @@ class GroupOffsets(Nowhere):
             for place in places:
                 self._owed.pop(place, None)
 
-    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+    def lost(self, places: Collection[Where]) -> None:
         for place in places:
             self._owed.pop(place, None)
-        return {}
 
     def idle(self) -> Collection[Where]:
         self._pay()

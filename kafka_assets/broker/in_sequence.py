@@ -90,9 +90,8 @@ class InSequence(GroupOffsets):
         finally:
             self._forget(places)
 
-    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+    def lost(self, places: Collection[Where]) -> None:
         self._forget(places)
-        return {}
 
     def _forget(self, places: Collection[Where]) -> None:
         """They are another member's: nothing of them is committed any more, nor asked for again."""

@@ -81,18 +81,16 @@ class InTransaction(GroupOffsets):
         if self._on_commit is not None:
             self._on_commit(unit.done)
 
-    def undo(self, unit: Unit) -> Mapping[Where, int]:
+    def undo(self, unit: Unit) -> None:
         self._abort()
-        return unit.begins
 
     def released(self, places: Collection[Where]) -> None:
         """What was done of them is committed by now; where they would begin, the next member finds for itself."""
         self._disown(places)
 
-    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+    def lost(self, places: Collection[Where]) -> None:
         self._disown(places)
         self._abort()
-        return {} if unit is None else unit.begins
 
     def idle(self) -> Collection[Where]:
         return ()

@@ -36,7 +36,10 @@ class Keeper(Protocol):
 
     needs_group: bool
     whole: bool
-    """Whether a unit is kept as a whole or not at all: where `done` fails, its partitions begin again, by `begins`."""
+    """Whether a unit is kept as a whole or not at all: where `done` fails, its partitions begin again, by `begins`.
+
+    Of a unit that is undone all records are handed over again, and not only those that were not done.
+    """
     knows_expired: bool
     """Whether `begins` says itself what becomes of offsets that are not there any more; else they are an error."""
     properties: Mapping[str, str]
@@ -62,16 +65,14 @@ class Keeper(Protocol):
     def done(self, unit: Unit) -> None:
         """What is done of it is to be kept; raising means that it is not kept now."""
 
-    def undo(self, unit: Unit) -> Mapping[Where, int]:
-        """It will not be finished; where reading begins again, so that what is not kept comes again."""
-        ...
+    def undo(self, unit: Unit) -> None:
+        """It will not be finished as it is: what of it is not kept when this returns is handed over again."""
 
     def released(self, places: Collection[Where]) -> None:
         """Another member gets these when this returns: what was done of them must be kept by then."""
 
-    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
-        """They are another member's already; nothing of them may be kept. Where others begin again for that."""
-        ...
+    def lost(self, places: Collection[Where]) -> None:
+        """They are another member's already; nothing of them may be kept, nor of a whole unit that has some of them."""
 
     def idle(self) -> Collection[Where]:
         """Some time has passed, with records or without; the partitions that must begin again, by `begins`."""
@@ -104,14 +105,14 @@ class Nowhere:
     def done(self, unit: Unit) -> None:
         return
 
-    def undo(self, unit: Unit) -> Mapping[Where, int]:
-        return unit.open
+    def undo(self, unit: Unit) -> None:
+        return
 
     def released(self, places: Collection[Where]) -> None:
         return
 
-    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
-        return {}
+    def lost(self, places: Collection[Where]) -> None:
+        return
 
     def idle(self) -> Collection[Where]:
         return ()

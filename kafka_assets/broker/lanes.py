@@ -20,8 +20,6 @@ class Lane:
 
     place: Where
     queue: deque[StoredRecord] = field(default_factory=deque[StoredRecord])
-    next: int = 0
-    """The first offset that is not done: all before it are."""
     scheduled: bool = False
     closed: bool = False
     """It is another member's by now, and what is done of it counts no more."""
@@ -65,7 +63,6 @@ class Lanes:
     def done(self, lane: Lane, record: StoredRecord) -> None:
         with self._change:
             if not lane.closed:
-                lane.next = record.offset + 1
                 self._done[lane.place] = record
             self._let_go(lane)
 
@@ -74,8 +71,9 @@ class Lanes:
         with self._change:
             if lane.closed:
                 LOGGER.warning("%s at %s:%d, which is another member's by now", error, lane.place, record.offset)
-            elif self.failure is None:
-                self.failure = Failure(record, error)
+            else:
+                lane.queue.appendleft(record)
+                self.failure = self.failure or Failure(record, error)
             self._let_go(lane)
 
     def _let_go(self, lane: Lane) -> None:
@@ -98,7 +96,7 @@ class Lanes:
                 place = place_of(record)
                 lane = self._lanes.get(place)
                 if lane is None:
-                    lane = self._lanes[place] = Lane(place, next=record.offset)
+                    lane = self._lanes[place] = Lane(place)
                 lane.queue.append(record)
                 self._schedule(lane)
             self._change.notify_all()
@@ -114,10 +112,13 @@ class Lanes:
             done, self._done = self._done, {}
             return list(done.values())
 
-    def open(self) -> dict[Where, int]:
-        """The first offset of each partition that is not done."""
+    def take_left(self) -> list[StoredRecord]:
+        """What is not done, when the workers have ended, in each partition's order: with the record that failed."""
         with self._change:
-            return {place: lane.next for place, lane in self._lanes.items()}
+            left = [record for lane in self._lanes.values() for record in lane.queue]
+            for lane in self._lanes.values():
+                lane.queue.clear()
+            return left
 
     def drop_waiting(self, places: Collection[Where] | None = None) -> None:
         """Forget what no worker has begun, of these or of all."""

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from kafka_assets.broker.assignment import Assignment
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keepers import Attached, First, Keeper
+from kafka_assets.broker.listing import topic_offsets
 from kafka_assets.broker.member_errors import NotThere
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.read import StoredRecord, record_of
 from kafka_assets.broker.starts import Start, begin_at
 from kafka_assets.broker.subscription import Subscription
-from kafka_assets.broker.units import Unit, Where, without
+from kafka_assets.broker.units import Where, place_of, without
+from kafka_assets.errors import Retryable
 
 LOGGER = logging.getLogger("kafka_assets.commits")
 
 _PARKED_EVERY = 0.5
 """Seconds between two questions for partitions that somebody else still has."""
+_ANSWER = 3.0
+"""Seconds in which a broker says where partitions end; nobody polls meanwhile."""
 _SILENCE = 300.0
 """Without a group, as in one: Kafka's own default."""
 
@@ -59,6 +63,8 @@ class Reader:
         self._on_revoke, self._on_lost, self._on_again, self._polled = on_revoke, on_lost, on_again, polled
         self._again: dict[Where, int] = {}
         self._parked: set[Where] = set()
+        self._kept: list[StoredRecord] = []
+        """Consumed by a poll that failed afterwards: librdkafka is past them, and the next poll hands them over."""
         self._refused = False
         """The keeper did not take the consumer: what leaving the group still brings is not its concern."""
         self._asked_at = self.polled_at = time.monotonic()
@@ -82,25 +88,39 @@ class Reader:
     @property
     def joining(self) -> bool:
         """Whether the group has not said yet what this member gets."""
-        return isinstance(self._reading, Subscription) and not self._reading.rebalances.count
+        return self._reading.joining
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition was read to its end, as far as was heard, and nothing is to come again."""
+        return not (self.joining or self._parked or self._again or self._kept) and self._reading.at_end
+
+    def ends_here(self) -> bool:
+        """Whether each still ends where this has come to, by the broker's answer; without one it is not known."""
+        at = self._reading.positions(self.assigned)
+        try:
+            ends = {
+                (topic, partition): there.last_stable
+                for topic in sorted({topic for topic, _ in self.assigned})
+                for partition, there in topic_offsets(self.connection, topic, timeout=_ANSWER).partitions.items()
+            }
+        except Retryable as error:
+            LOGGER.info("not known whether all was read: %s", error)
+            return False
+        return all(place in ends and at.get(place, -1) >= ends[place] for place in self.assigned)
 
     def poll(self, count: int, timeout: float) -> list[StoredRecord]:
         """Up to about so many records; [] after `timeout` seconds without any."""
         self._go_back()
-        records = self._consumed(count, timeout)
+        consumed = self._consumed(count, 0 if self._kept else timeout)
+        self._kept = [*self._kept, *consumed]
         self.polled_at = time.monotonic()
-        try:
-            if again := self._keeper.idle():
-                if self._on_again is not None:
-                    self._on_again(again)
-                self.begin_again(again)
-            records = without(records, {*self._again, *self._parked})
-            self._go_back()
-            self._ask_for_parked()
-        except BaseException:
-            # librdkafka is past them, and nobody has them: whoever goes on would commit past them, too.
-            self.rewind(Unit(without(records, self._parked)).begins)
-            raise
+        if again := self._keeper.idle():
+            if self._on_again is not None:
+                self._on_again(again)
+            self.begin_again(again)
+        self._ask_for_parked()
+        records, self._kept = self._kept, []
         return records
 
     def _consumed(self, count: int, timeout: float) -> list[StoredRecord]:
@@ -111,28 +131,25 @@ class Reader:
         except NotThere as error:
             # librdkafka reads no more of it: whoever goes on has it read again, or hears of it again.
             if not self._keeper.knows_expired and error.offset >= 0:
-                self.rewind({error.place: error.offset})
+                self._again[error.place] = error.offset
             else:
-                self.begin_again([error.place])
+                self._park([error.place])
             if not self._keeper.knows_expired:
                 raise
             LOGGER.warning("%s", error)
             return []
 
-    def rewind(self, offsets: Mapping[Where, int]) -> None:
-        """Let these come again; the seek itself waits until no callback is running."""
-        for place, offset in offsets.items():
-            self._again[place] = min(offset, self._again.get(place, offset))
-
     def begin_again(self, places: Collection[Where]) -> None:
         """Where these go on is the keeper's to say; until it does, nothing of them is read."""
+        self._kept = without(self._kept, places)
+        self._park(places)
+
+    def _park(self, places: Collection[Where]) -> None:
         mine = [place for place in places if place in self.assigned]
-        if not mine:
-            return
         self._parked.update(mine)
         for place in mine:
             self._again.pop(place, None)
-        self._reading.pause(mine)
+        self._reading.park(mine)
 
     def pause(self, places: Collection[Where]) -> None:
         """Fetch no more of these; what was fetched and not polled comes again after `resume`."""
@@ -145,9 +162,10 @@ class Reader:
         self._reading.close()
 
     def _go_back(self) -> None:
+        """Where an offset was not there, librdkafka reads no more: it is asked for again, and refused again."""
         for place, offset in list(self._again.items()):
             if place in self.assigned:
-                self._reading.seek(place, offset)
+                self._reading.start({place: offset})
             del self._again[place]  # only now: what could not be sought is still to come again
 
     def _assign_all(self) -> None:
@@ -162,15 +180,14 @@ class Reader:
     def _ask_for_parked(self) -> None:
         if self._parked and time.monotonic() - self._asked_at >= _PARKED_EVERY:
             self._asked_at = time.monotonic()
-            self._begin_parked(self._first, self._parked.difference(self._polled()))
+            self._begin_parked(self._first, self._parked.difference(self._polled(), map(place_of, self._kept)))
 
     def _begin_parked(self, first: First, places: Collection[Where]) -> None:
         if not places:
             return
-        for place, offset in self._keeper.begins(sorted(places), first).items():
-            self._reading.start(place, offset)
-            self._reading.resume([place])
-            self._parked.discard(place)
+        begins = self._keeper.begins(sorted(places), first)
+        self._reading.start(begins)
+        self._parked.difference_update(begins)
 
     def _begins(self, places: Sequence[Where]) -> Mapping[Where, int]:
         """Where each of these begins; those that cannot be had yet are asked for again."""
@@ -190,6 +207,7 @@ class Reader:
         return begins
 
     def _gone(self, places: Sequence[Where]) -> None:
+        self._kept = without(self._kept, places)
         self._parked.difference_update(places)
         for place in places:
             self._again.pop(place, None)

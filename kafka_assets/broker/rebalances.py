@@ -45,6 +45,11 @@ class Rebalances:
         self.kinds[one.kind] = self.kinds.get(one.kind, 0) + 1
         self.last.append(replace(one, number=self.count))
 
+    @property
+    def settled(self) -> bool:
+        """Whether the last thing that the group did was to give: what it took, it gives anew, be it nothing."""
+        return bool(self.last) and self.last[-1].kind == "assigned"
+
     def log(self, group: str, causes: Sequence[str], *, owned: int) -> None:
         """Tell of those that were not told yet; they share the causes, since one thing moved them all."""
         new = [one for one in self.last if one.number > self._told]

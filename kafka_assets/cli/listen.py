@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 def listen(
     module: Annotated[str, typer.Argument(help="A module with functions under @kafka_listener, as my.listeners.")],
     names: Annotated[list[str] | None, typer.Argument(help="Only these functions of it.")] = None,
-    idle: Annotated[float | None, typer.Option(help="End when no record came for so many seconds.")] = None,
+    idle: Annotated[
+        float | None, typer.Option(help="End when all was read, and no more came in so many seconds")
+    ] = None,
 ) -> None:
     """Run functions that are declared with @kafka_listener; SIGTERM and Ctrl-C end them after what is in hand."""
     from kafka_assets.live.listening import run_listeners

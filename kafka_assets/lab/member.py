@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 
+from kafka_assets.broker.client_partitions import place_of
 from kafka_assets.broker.groups import describe_group
 from kafka_assets.broker.membership import Membership
-from kafka_assets.broker.owned import place_of
 from kafka_assets.broker.rebalances import Place
 from kafka_assets.broker.subscription import Subscription
 from kafka_assets.errors import Retryable

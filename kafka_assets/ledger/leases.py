@@ -7,14 +7,15 @@ after it ends its backend first, and then nothing of it is left.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, literal, select, update
+from sqlalchemy import Connection, Engine, and_, literal, select, true, update
 
 from kafka_assets.errors import Fenced, KeysUnknown, LeaseHeld, LedgerBusy, OutcomeUnknown, TopicChanged
 from kafka_assets.ledger import tables as t
@@ -59,29 +60,42 @@ class Taken:
     """Those whose owner's lease stands: each is to be asked for again."""
 
 
-def new_owner() -> str:
-    """A name that no other consumer ever has; where it runs can be read in it."""
-    return f"live:{socket.gethostname()[:150]}:{os.getpid()}:{secrets.token_hex(4)}"
+def new_owner(group: str | None = None) -> str:
+    """A name that no other consumer ever has; where it runs can be read in it, and whether two are of one group."""
+    name = f"live:{socket.gethostname()[:150]}:{os.getpid()}:{secrets.token_hex(4)}"
+    return name if group is None else f"{name}:{hashlib.blake2s(group.encode(), digest_size=6).hexdigest()}"
 
 
-def take(engine: Engine, wanted: Iterable[tuple[Source, int]], *, owner: str, lease_ms: int = LEASE_MS) -> Taken:
+def take(
+    engine: Engine,
+    wanted: Iterable[tuple[Source, int]],
+    *,
+    owner: str,
+    lease_ms: int = LEASE_MS,
+    given: Collection[Place] = (),
+) -> Taken:
     """Take these partitions, those of them that nobody else holds a live lease on.
 
     The backend of an owner whose lease has ended is ended first, and the lease is then written by compare-and-set
     on owner and backend: in the other order a frozen one could block whoever comes after it for ever.
     Their progress must be there: `planning.observe` writes it.
+
+    `given` are those that the owner's group has just given it. The group gives a partition only when the member that
+    had it gave it up or counts as dead: the lease of such a one ends with that, and is not waited for. Whoever was
+    robbed all the same, since it was only frozen, is fenced as after a lease that ended by itself.
     """
     open_ = {(source.id, partition): Lease(source, partition, owner) for source, partition in wanted}
     taken = Taken()
     for _ in range(_TRIES):
         standing = _read(engine, open_.values())
+        left = {place for place in given if place in standing and _of_one_group(standing[place].owner, owner)}
         for place, row in standing.items():
-            if row.owner is not None and row.owner != owner and row.held_ms > 0:
+            if row.owner is not None and row.owner != owner and row.held_ms > 0 and place not in left:
                 taken.refused[place] = _held(open_.pop(place), row)
         former = {row.owner_backend for place, row in standing.items() if place in open_ and row.owner != owner}
         for backend in sorted(former - {None, unconnected(engine)}):
             terminate(engine, backend)
-        for lease in _compare_and_set(engine, list(open_.values()), standing, lease_ms=lease_ms):
+        for lease in _compare_and_set(engine, list(open_.values()), standing, left=left, lease_ms=lease_ms):
             taken.leases.append(open_.pop(lease.place))
         if not open_:
             return taken
@@ -199,7 +213,7 @@ def _read(engine: Engine, leases: Iterable[Lease]) -> dict[Place, Any]:
 
 
 def _compare_and_set(
-    engine: Engine, leases: Sequence[Lease], standing: dict[Place, Any], *, lease_ms: int
+    engine: Engine, leases: Sequence[Lease], standing: dict[Place, Any], *, left: Collection[Place], lease_ms: int
 ) -> list[Lease]:
     g = t.progress.c
     there = select(literal(1)).where(t.source.c.id == g.source_id, t.source.c.retired_at.is_(None)).exists()
@@ -216,7 +230,7 @@ def _compare_and_set(
                     _at(lease),
                     g.owner.is_not_distinct_from(was.owner),
                     g.owner_backend.is_not_distinct_from(was.owner_backend),
-                    ended,
+                    true() if lease.place in left else ended,
                     there,
                 )
                 .values(owner=lease.owner, owner_backend=unconnected(engine), owner_lease_until=now_ms() + lease_ms)
@@ -264,6 +278,11 @@ def _in_the_way(connection: Connection, lease: Lease, asset: str, *, above: int)
     if row.claimed:
         return f"run {row.run_id} is landing slice {key}"
     return f"slice {key} is planned and not landed: the sensor's runs do that, or `kafka-assets run`"
+
+
+def _of_one_group(former: str | None, owner: str) -> bool:
+    group = owner.split(":")[4:]
+    return bool(group) and former is not None and former.split(":")[4:] == group
 
 
 def _owner(connection: Connection, lease: Lease) -> str | None:

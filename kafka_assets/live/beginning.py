@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
@@ -35,6 +35,8 @@ class Waiting:
     """On the monotonic clock: when to try."""
     lease: Lease | None = None
     tries: int = 0
+    given: bool = False
+    """Whether the group has just given it, and this member has not had its lease since."""
 
 
 @dataclass
@@ -58,7 +60,7 @@ class Beginning:
 
     def add(self, places: Iterable[Place]) -> None:
         """These are this member's now."""
-        self.waiting.update((place, Waiting(due=0.0)) for place in places)
+        self.waiting.update((place, Waiting(due=0.0, given=True)) for place in places)
 
     def forget(self, places: Collection[Place]) -> list[Lease]:
         """These are this member's no more, read or not; the leases that it has on them."""
@@ -78,7 +80,7 @@ class Beginning:
         for place in places:
             if (held := self.gathering.held.get(place)) is not None:
                 self.gathering.drop([place])
-                group.park(place)
+                group.park([place])
                 self.waiting[place] = Waiting(time.monotonic() + after, held.lease)
                 self.figures.restarts += 1
 
@@ -104,7 +106,8 @@ class Beginning:
         now = time.monotonic()
         due = [place for place, one in self.waiting.items() if one.due <= now]
         if due and self.under_way is None:
-            self.under_way = due, self.worker.submit(self.taking.begin, due)
+            given = {place for place in due if self.waiting[place].given}
+            self.under_way = due, self.worker.submit(self.taking.begin, due, given=given)
 
     def settle(self, group: Subscription) -> bool:
         """Take what the worker has begun with; whether there was anything."""
@@ -117,15 +120,17 @@ class Beginning:
             self.backoff.failed()
             answers: dict[Place, Answer] = dict.fromkeys(places, Wait(str(error), self.backoff.seconds()))
         orphans: list[Lease] = []
+        begun: dict[Place, Begun] = {}
         for place, answer in answers.items():
             waits = self.waiting.get(place)
             if waits is None or place not in group.assigned:  # it went meanwhile
                 orphans += [answer.lease] if answer.lease is not None else []
             elif isinstance(answer, Begun):
                 self.keeper.hold([answer.lease])
-                self._read_on(group, place, answer)
+                begun[place] = answer
             else:
                 self._wait(place, waits, answer)
+        self._read_on(group, begun)
         if orphans:
             self.worker.submit(self.keeper.give_back, orphans)
         return True
@@ -139,19 +144,21 @@ class Beginning:
         if done.done() and done.exception() is None:
             self.keeper.give_back([one.lease for one in done.result().values() if one.lease is not None])
 
-    def _read_on(self, group: Subscription, place: Place, begun: Begun) -> None:
+    def _read_on(self, group: Subscription, begun: Mapping[Place, Begun]) -> None:
         try:
-            group.start(place, begun.offset)
+            group.start({place: one.offset for place, one in begun.items()})
         except Retryable as error:
-            self.waiting[place] = Waiting(time.monotonic() + self.backoff.seconds(), begun.lease)
+            due = time.monotonic() + self.backoff.seconds()
+            self.waiting.update((place, Waiting(due, one.lease)) for place, one in begun.items())
             _log.warning("%s", error)
             return
-        del self.waiting[place]
-        self.figures.troubles.pop(shown([place]), None)
-        self.backoff.worked()
-        self.through[place] = begun.offset
-        self.gathering.begin(place, begun.lease, begun.offset)
-        _log.info("%s is read from offset %d", shown([place]), begun.offset)
+        for place, one in begun.items():
+            del self.waiting[place]
+            self.figures.troubles.pop(shown([place]), None)
+            self.backoff.worked()
+            self.through[place] = one.offset
+            self.gathering.begin(place, one.lease, one.offset)
+            _log.info("%s is read from offset %d", shown([place]), one.offset)
 
     def _wait(self, place: Place, waits: Waiting, answer: Wait) -> None:
         if answer.lease is not None:
@@ -163,4 +170,5 @@ class Beginning:
         elif waits.tries == 0:
             _log.info("%s waits: %s", shown([place]), answer.why)
         self.figures.waiting[shown([place])] = answer.why
-        self.waiting[place] = Waiting(time.monotonic() + answer.seconds, answer.lease or waits.lease, waits.tries + 1)
+        due, lease = time.monotonic() + answer.seconds, answer.lease or waits.lease
+        self.waiting[place] = Waiting(due, lease, waits.tries + 1, given=waits.given and lease is None)

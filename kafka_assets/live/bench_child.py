@@ -46,14 +46,14 @@ class _Gate(Taking):
     """What it had when everybody might begin: it may be given the other's when that has ended."""
     opened = threading.Event()
 
-    def begin(self, places: Collection[Place]) -> dict[Place, Answer]:
+    def begin(self, places: Collection[Place], *, given: Collection[Place] = ()) -> dict[Place, Answer]:
         if len(self.group.assigned) != self.share:
             return dict.fromkeys(places, Wait("the other process is not there yet", 0.05))
         if not self.opened.is_set():
             self.mine = self.group.assigned
             _wait_for_go()
             self.opened.set()
-        return super().begin(places)
+        return super().begin(places, given=given)
 
 
 class _Timed(Gathering):
@@ -73,7 +73,7 @@ def live(task: Task, *, group: str, limits: Limits, holds: Sequence[int]) -> Tim
     `holds` says how many records each partition has: the group decides which of them are its share.
     """
     stream = declare(name=task.table, topic=task.topic, target=task.table, schema=SCHEMA, on_bad="fail")
-    owner, lease_ms = new_owner(), round(limits.lease * 1000)
+    owner, lease_ms = new_owner(group), round(limits.lease * 1000)
     taking = _Gate(task.engine, task.connection, stream, owner=owner, lease_ms=lease_ms)
     _met(taking)
     landing = Landing(task.engine, task.connection, ArrowForm(stream, "bench"), owner=owner, limits=limits)

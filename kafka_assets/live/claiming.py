@@ -48,16 +48,26 @@ class Claiming:
         _refuse_assets(engine, name)
 
     def take(
-        self, places: Collection[Where], first: First, *, held: dict[Where, Lease], positions: dict[Where, int]
+        self,
+        places: Collection[Where],
+        first: First,
+        *,
+        given: Collection[Where],
+        held: dict[Where, Lease],
+        positions: dict[Where, int],
     ) -> None:
-        """Add the leases that are to be had, and where those go on that need not wait for anybody."""
+        """Add the leases that are to be had, and where those go on that need not wait for anybody.
+
+        `given` are those whose lease this consumer has not had since its group gave it the partition.
+        """
         for topic in sorted({topic for topic, _ in places}):
             try:
                 partitions = sorted(part for name, part in places if name == topic)
                 source, offsets = self._met(topic, partitions, first)
                 if unseen := [part for part in partitions if part not in offsets]:
                     LOGGER.info("the broker does not show partitions %s of the topic %r yet", unseen, topic)
-                leases = self._leased(source, [part for part in partitions if part in offsets])
+                there = [part for part in partitions if part in offsets]
+                leases = self._leased(source, there, given=[part for part in there if (topic, part) in given])
                 held |= {(topic, lease.partition): lease for lease in leases}
                 for lease, position in self._ready(leases):
                     at = offsets[lease.partition]
@@ -65,9 +75,10 @@ class Claiming:
             except Retryable as error:
                 LOGGER.warning("%s; asked again for the topic %r", error, topic)
 
-    def _leased(self, source: Source, partitions: list[int]) -> list[Lease]:
+    def _leased(self, source: Source, partitions: list[int], *, given: list[int]) -> list[Lease]:
         wanted = [(source, part) for part in partitions]
-        answer = take(self._engine, wanted, owner=self._owner, lease_ms=self._lease_ms)
+        left = [(source.id, part) for part in given]
+        answer = take(self._engine, wanted, owner=self._owner, lease_ms=self._lease_ms, given=left)
         for refused in answer.refused.values():
             LOGGER.info("%s", refused)
         return answer.leases

@@ -91,7 +91,7 @@ class LiveConsumer:
             engine.dispose()
 
     def _run(self, engine: Engine, connection: Connection, turns: _Turns) -> Figures:
-        owner, stream, lease_ms = new_owner(), self.form.stream, round(self.limits.lease * 1000)
+        owner, stream, lease_ms = new_owner(self.membership.group), self.form.stream, round(self.limits.lease * 1000)
         taking = Taking(engine, connection, stream, owner=owner, lease_ms=lease_ms)
         # Others of its group may meet the same topics at this moment.
         goal = retried(taking.look)

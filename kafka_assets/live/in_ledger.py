@@ -49,13 +49,14 @@ class InLedger(Nowhere):
         self._engine, self._name = engine, name
         self._on_expired: Literal["fail", "record"] = on_expired
         self._window, self._lease_ms = window or WindowPolicy(), lease_ms
-        self._owner = new_owner()
         self._connection = LiveConnection(engine)
         self._stack, self._transaction = ExitStack(), ExitStack()
         self._held: dict[Where, Lease] = {}
         self._positions: dict[Where, int] = {}
         self._bad: list[tuple[Where, BadRecord]] = []
         self._moves: dict[Lease, tuple[int, int]] = {}
+        self._had: set[Where] = set()
+        """Whose lease it has had since it was given them."""
         self._started: dict[Where, tuple[Lease, int]] = {}
         """Of the unit in hand: whose each partition is, and where it stood."""
         self._sql: Connection | None = None
@@ -90,6 +91,7 @@ class InLedger(Nowhere):
         name = self._name or consumer.group
         if name is None:
             raise UsageError("the ledger keeps offsets by a name", cure="give InLedger a name, or the consumer a group")
+        self._owner = new_owner(consumer.group)
         self._by = Author(name, run_id=self._owner, code_version="")
         self._ids = TopicIds(consumer.connection)
         self._claiming = Claiming(
@@ -111,8 +113,10 @@ class InLedger(Nowhere):
         for place in places:
             self._positions.pop(place, None)
         try:
-            self._claiming.take(places, first, held=self._held, positions=self._positions)
+            given = [place for place in places if place not in self._had]
+            self._claiming.take(places, first, given=given, held=self._held, positions=self._positions)
         finally:
+            self._had.update(self._held)
             self._leases.hold(self._held.values())
         return {place: self._positions[place] for place in places if place in self._positions}
 
@@ -161,19 +165,19 @@ class InLedger(Nowhere):
             )
         self._positions |= {place: end for place, end in unit.ends.items() if place in self._held}
 
-    def undo(self, unit: Unit) -> Mapping[Where, int]:
+    def undo(self, unit: Unit) -> None:
         self._roll_back()
-        return unit.begins
 
     def released(self, places: Collection[Where]) -> None:
+        self._had.difference_update(places)
         self._leases.give_back(self._let_go(places))
 
-    def lost(self, places: Collection[Where], unit: Unit | None) -> Mapping[Where, int]:
+    def lost(self, places: Collection[Where]) -> None:
+        self._had.difference_update(places)
         try:
             self._roll_back()
         finally:
             self._leases.forget(self._let_go(places))
-        return {} if unit is None else unit.begins
 
     def idle(self) -> Collection[Where]:
         gone = set(self._leases.lost())

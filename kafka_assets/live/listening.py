@@ -43,7 +43,10 @@ def run_listeners(
     stop: threading.Event | None = None,
     idle: float | None = None,
 ) -> None:
-    """Run these until SIGTERM, SIGINT or `stop`, or with `idle` until none has had a record for so many seconds.
+    """Run these until SIGTERM, SIGINT or `stop`.
+
+    With `idle`, each ends when all that it reads was read to its end and nothing more came for so many seconds: not
+    while a record is tried again, a broker is slow or away, or a partition cannot be had yet.
 
     What a listener's function raises, and nothing handles, ends all of them, and is raised here; each has
     finished what it had in hand, and that record is not done. Trouble that passes is waited for, but at the beginning

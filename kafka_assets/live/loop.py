@@ -2,7 +2,7 @@
 
 Two threads, one that decodes (`ahead`), and the one for the leases. This one asks Kafka and never waits for long, so
 that the group hears of it; the worker asks the ledger: it begins with partitions and commits batches, one thing at a
-time. While a batch is committed the next one is gathered; when that is full too, the partitions are paused.
+time. While a batch is committed the next one is gathered; when that is full too, nothing more is consumed.
 
     assigned ─→ parked, waiting ─→ begun (leased, read from planned_through) ─→ gathered ─→ committed
                      ↑                                                                         │
@@ -39,7 +39,9 @@ _POLL = 0.1
 _BUSY = 0.02
 """The same while a batch is committed, after which the next one may be due."""
 _FULL = 1.0
-"""Seconds to wait for the worker before the partitions are paused, which drops what was fetched ahead."""
+"""Seconds to wait for the worker before the group is to hear of this member, and gives a record with it."""
+_LONG_FULL = 10.0
+"""Seconds until the partitions are paused: it drops what was fetched ahead, and going on takes up to a second."""
 _COUNTED_EVERY = 1.0
 _OVER = 5.0
 """Seconds without an error after which trouble with the broker is over; it is not said with every call."""
@@ -71,6 +73,7 @@ class Loop:
             self.landing, self.gathering, self.limits, self.figures, self._worker, self._backoff, self._through
         )
         self._held_back = False
+        self._full_since: float | None = None
         self._complaint, self._complained_at = "", 0.0
         self._counted_at = 0.0
 
@@ -109,10 +112,12 @@ class Loop:
             self.beginning.launch()
         self._launch(group)
         if self.committing.full and self.committing.flight is not None:
+            self._full_since = self._full_since or time.monotonic()
             if self.committing.wait(_FULL):
                 return
-            self._hold_back(group, True)
+            self._hold_back(group, time.monotonic() - self._full_since > _LONG_FULL)
         elif not self.committing.full:
+            self._full_since = None
             self._hold_back(group, False)
         self._consume(group)
         if time.monotonic() - self._counted_at > _COUNTED_EVERY:

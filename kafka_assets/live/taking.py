@@ -99,8 +99,8 @@ class Taking:
             (asset, one.source.id, part): at.last_stable for one in met.values() for part, at in one.offsets.items()
         }
 
-    def begin(self, places: Collection[Place]) -> dict[Place, Answer]:
-        """Take these partitions, each as far as it can be."""
+    def begin(self, places: Collection[Place], *, given: Collection[Place] = ()) -> dict[Place, Answer]:
+        """Take these partitions, each as far as it can be; `given` are those that the group has just given."""
         met, refused = self._meet(observe(self._connection, sorted({topic for topic, _ in places})))
         answers: dict[Place, Answer] = {
             place: Wait("the broker does not show it yet", SOON)
@@ -116,7 +116,8 @@ class Taking:
         if not wanted:
             return answers
         sources = [(met[topic].source, partition) for topic, partition in wanted.values()]
-        taken = take(self._engine, sources, owner=self._owner, lease_ms=self._lease_ms)
+        left = [at for at, place in wanted.items() if place in given]
+        taken = take(self._engine, sources, owner=self._owner, lease_ms=self._lease_ms, given=left)
         for at, held in taken.refused.items():
             answers[wanted[at]] = Wait(str(held), SOON)
         try:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_assets.broker.client_partitions import place_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import Membership
-from kafka_assets.broker.owned import place_of
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.rebalances import Place
 from kafka_assets.broker.subscription import Subscription

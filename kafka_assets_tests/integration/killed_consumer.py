@@ -37,8 +37,8 @@ def main(broker: str, topic: str, out: str, mode: str, handled: str, url: str = 
     connection = Connection(broker, {"session.timeout.ms": "6000", "heartbeat.interval.ms": "300"})
     options: dict[str, Any] = {"group": topic, "each": "record", "start": "earliest"}
     if mode == "ledger":
-        ledger = InLedger(make_engine(url), name=topic, lease_ms=1000)
-        options = {"commit": ledger, "max_records": 3}
+        ledger = InLedger(make_engine(url), lease_ms=3_600_000)
+        options |= {"commit": ledger, "each": "batch", "max_records": 3}
 
         def handle(record: StoredRecord) -> None:
             row = {"partition": record.partition, "offset": record.offset, "number": int(record.value or b"")}

@@ -49,6 +49,7 @@ def test_data_first_repeats_and_offset_first_loses(
 
 
 def contract_the_ledger_neither_loses_nor_repeats(engine: Engine, connection: Connection) -> None:
+    """And each of them begins when the group's session of the one before has ended: the leases stand for an hour."""
     topic = new_topic(connection, partitions=1, records=RECORDS)
     with write(engine) as sql:
         sql.execute(text("CREATE TABLE handled (kafka_partition INT, kafka_offset BIGINT, number BIGINT)"))

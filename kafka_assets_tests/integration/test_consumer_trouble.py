@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_assets import Consumer, Workers
-from kafka_assets.broker import Connection
+from kafka_assets import Consumer, InTransaction, Workers, devstack
+from kafka_assets.broker import Connection, Producer
 from kafka_assets.broker.assignment import Assignment
 from kafka_assets.broker.group_offsets import GroupOffsets
 from kafka_assets.broker.keepers import Attached, First, Nowhere
 from kafka_assets.broker.units import Where
 from kafka_assets.errors import BrokerUnavailable, CommitFailed, OffsetsExpired, Retryable, UsageError
+from kafka_assets_tests.freezing import frozen
 from kafka_assets_tests.integration.consuming import (
     QUICK,
     STEP_BY_STEP,
@@ -114,8 +118,7 @@ def test_an_error_of_one_partition_takes_no_record_of_another_along(connection: 
     topic = new_topic(connection, partitions=2, records=10)
     delete_records(connection, topic, 6)
     assignment = Assignment(connection)
-    assignment.start((topic, 0), 2)
-    assignment.start((topic, 1), 0)
+    assignment.start({(topic, 0): 2, (topic, 1): 0})
     assert [message.offset() for message in assignment.consume(100, 3.0)] == list(range(10))
     with pytest.raises(OffsetsExpired, match="partition 0 of the topic"):
         assignment.consume(100, 3.0)
@@ -176,25 +179,33 @@ def test_what_a_body_left_undone_comes_again_though_the_rest_of_its_unit_cannot_
     assert committed(connection, topic, topic) == {0: 20}
 
 
-def test_a_seek_that_failed_is_made_up_for(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = new_topic(connection, partitions=2, records=20)
-    with Consumer(connection, topic, group=topic) as consumer:
-        deadline = time.monotonic() + 30
-        while {record.partition for record in next(consumer.batches(idle=10))} != {0, 1}:
-            assert time.monotonic() < deadline
+@pytest.mark.parametrize("commit", ["sync", "async", "transaction", "none"])
+def test_what_a_body_left_undone_comes_again_from_memory(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, commit: str
+) -> None:
+    """Asked of Kafka again, each try would cost as long as a Fetch waits for records."""
+    topic = new_topic(connection, partitions=1, records=20)
+    with ExitStack() as stack:
+        producer = stack.enter_context(Producer(connection, transactional_id=topic))
+        keeper: Any = InTransaction(producer) if commit == "transaction" else commit
+        group = None if commit == "none" else topic
+        consumer = stack.enter_context(Consumer(connection, topic, group=group, commit=keeper))
+        assert [len(batch) for batch in islice(consumer.batches(), 1)] == [20]
         reading: Any = consumer._reader._reading  # pyright: ignore[reportPrivateUsage]
-        seek, failed = reading.seek, list[Where]()
-
-        def fails_once(place: Where, offset: int) -> None:
-            if not failed:
-                failed.append(place)
-                raise BrokerUnavailable("not now")
-            seek(place, offset)
-
-        monkeypatch.setattr(reading, "seek", fails_once)
-        seen = read_on(consumer, 40)
-    assert failed
-    assert sorted(map(number, seen)) == expected(20)
+        monkeypatch.setattr(reading, "start", lambda offsets: pytest.fail(f"{offsets} are fetched again"))
+        seen: list[int] = []
+        for stops in (5, 5, 12, 20):
+            for record in consumer.records(idle=1):
+                seen.append(record.offset)
+                if record.offset == stops:
+                    break
+    if commit == "transaction":
+        # What was sent of the others is aborted with it; from then on it is tried alone.
+        assert seen == [*range(6), *range(6), *range(5, 13), *range(6, 20)]
+    else:
+        assert seen == [*range(6), 5, *range(5, 13), *range(12, 20)]
+    if group:
+        assert committed(connection, topic, topic) == {0: 20}
 
 
 class Refusing(GroupOffsets):
@@ -216,6 +227,39 @@ def test_why_a_keeper_does_not_take_its_consumer_is_told_though_the_group_has_gi
     topic = new_topic(connection, partitions=1, records=1)
     with pytest.raises(UsageError, match="not this one"):
         Consumer(connection, topic, group=topic, commit=Refusing())
+
+
+# ---- the end -------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_says_nothing_is_not_an_end(breakable: Path) -> None:
+    connection = Connection(devstack.up(breakable, ["kafka"]).bootstrap_servers or "", QUICK)
+    [pid] = [one.pid for one in devstack.status(breakable) if one.name == "kafka-1"]
+    topic = new_topic(connection, partitions=1, records=5)
+    seen: list[int] = []
+    with Consumer(connection, topic) as consumer:
+        assert len(list(consumer.records(idle=0.1))) == 5
+        reading = threading.Thread(target=lambda: seen.extend(one.offset for one in consumer.records(idle=0.1)))
+        with frozen(pid):
+            reading.start()
+            time.sleep(1.5)
+            still_reading = reading.is_alive()
+        reading.join()
+    assert still_reading
+    assert seen == []
+
+
+def test_what_is_tried_again_for_long_is_not_an_end(connection: Connection) -> None:
+    topic = new_topic(connection, partitions=1, records=3)
+    seen: list[int] = []
+    with Consumer(connection, topic, group=topic) as consumer:
+        for _ in range(3):
+            for record in consumer.records(idle=0.1):
+                seen.append(record.offset)
+                break
+            time.sleep(0.3)
+        seen += [record.offset for record in consumer.records(idle=0.1)]
+    assert seen == [0, 0, 0, 0, 1, 2]
 
 
 # ---- offsets that go while they are read ----------------------------------------------------------------

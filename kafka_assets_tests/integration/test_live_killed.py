@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_assets_tests.integration.live_chaos import RECORDS, Chaos, Producing, check, committed, ends
+from kafka_assets_tests.integration.live_chaos import RECORDS, Chaos, Producing, check, committed, ends, value_of
 from kafka_assets_tests.integration.living import Living, orders, waited
 
 SERVERS = pytest.mark.parametrize("database", ["postgresql", "mariadb"])
@@ -35,11 +36,20 @@ def living_on(tmp_path: Path, broker: str, request: pytest.FixtureRequest) -> It
 
 
 def killed_while_produced(
-    living: Living, folder: Path, *, records: int, members: int, partitions: int, kills: int, every: float
+    living: Living,
+    folder: Path,
+    *,
+    records: int,
+    members: int,
+    partitions: int,
+    kills: int,
+    every: float,
+    **limits: float,
 ) -> tuple[Chaos, int]:
     """Kill one and have another join every so many seconds while records come; until all of them are committed."""
     living.topic(partitions=partitions)
     chaos = Chaos(living, folder)
+    chaos.limits |= limits
     per_second = max(500, round(records / (kills * every + 10)))
     keys = 1_000 if living.stream.mode == "upsert" else None
     with chaos.going(members):
@@ -69,9 +79,41 @@ def test_members_killed_again_and_again_lose_and_repeat_nothing(
 
 
 def test_one_process_on_sqlite_killed_and_begun_again(living_on: Callable[..., Living], tmp_path: Path) -> None:
+    """After its session of 6 s the group gives its partitions away, and nobody waits for its lease's hour."""
     living = living_on("sqlite")
-    chaos, sent = killed_while_produced(living, tmp_path, records=5_000, members=1, partitions=2, kills=2, every=3.0)
+    chaos, sent = killed_while_produced(
+        living, tmp_path, records=5_000, members=1, partitions=2, kills=2, every=3.0, lease=3600.0
+    )
     assert check(living, dead=chaos.dead)["records"] == sent
+
+
+def test_a_member_that_was_frozen_until_its_group_gave_it_up_is_fenced(
+    living_on: Callable[..., Living], tmp_path: Path
+) -> None:
+    living = living_on("postgresql")
+    living.topic(partitions=2)
+    chaos = Chaos(living, tmp_path)
+    chaos.limits |= {"lease": 3600.0}
+
+    def produced(first: int) -> None:
+        for partition in range(2):
+            living.produce(*(value_of(one, f"n{one}") for one in range(first, first + 200)), partition=partition)
+
+    with chaos.going(1):
+        produced(0)
+        waited(lambda: living.begun and committed(living) == ends(living))
+        [frozen] = chaos.members
+        frozen.send_signal(signal.SIGSTOP)
+        produced(200)
+        with living.consuming():
+            waited(lambda: committed(living) == ends(living))
+            frozen.send_signal(signal.SIGCONT)
+            produced(400)
+            waited(lambda: committed(living) == ends(living))
+            waited(lambda: len(living.described().members) == 2)  # it joins again
+        produced(600)
+        waited(lambda: committed(living) == ends(living))
+    assert check(living)["records"] == 1600
 
 
 @pytest.mark.campaign

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from kafka_assets.broker.admin import admin
+from kafka_assets.broker.admin import LOGGER, admin
 from kafka_assets.broker.configs import add_partitions
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.groups import describe_group
@@ -18,7 +19,6 @@ from kafka_assets.broker.membership import ASSIGNORS, Membership
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.rebalances import Place
 from kafka_assets.broker.topics import create_topic, delete_topic
-from kafka_assets.broker.waking import Waking
 from kafka_assets.errors import BrokerUnavailable, GroupRefused, OffsetsExpired, TopicMissing, UsageError
 from kafka_assets_tests.integration.groups import TIMES, Member, fresh, numbered, polled
 
@@ -109,19 +109,19 @@ def test_a_parked_partition_is_read_from_where_it_is_started(
     for _ in range(10):
         one.poll()
     assert one.records == [] and one.group.positions(one.owned) == {}
-    one.group.start((topic, 0), 30)
+    one.group.start({(topic, 0): 30})
     polled(one, until=lambda: len(one.records) == 20)
     assert one.records == [((topic, 0), offset) for offset in range(30, 50)]
-    one.group.start((topic, 1), 49)
+    one.group.start({(topic, 1): 49})
     polled(one, until=lambda: len(one.records) == 21)
     assert one.records[-1] == ((topic, 1), 49)
-    one.group.park((topic, 0))
+    one.group.park([(topic, 0)])
     numbered(connection, topic, 5, partition=0)
-    one.group.seek((topic, 1), 10)
+    one.group.start({(topic, 1): 10})
     assert one.group.positions([(topic, 1)]) == {(topic, 1): 10}
     polled(one, until=lambda: len(one.records) == 61)
     assert one.records[21:] == [((topic, 1), offset) for offset in range(10, 50)]
-    one.group.start((topic, 0), 0)
+    one.group.start({(topic, 0): 0})
     polled(one, until=lambda: len(one.records) == 116)
     assert one.records[61:] == [((topic, 0), offset) for offset in range(55)]
 
@@ -172,7 +172,7 @@ def test_what_a_callback_raises_is_raised_by_consume_and_the_member_lives_on(
     with pytest.raises(BrokerUnavailable, match="the ledger was away"):
         polled(one, until=lambda: False)
     assert one.owned == {(topic, 0)}
-    one.group.start((topic, 0), 0)
+    one.group.start({(topic, 0): 0})
     polled(one, until=lambda: len(one.records) == 3)
 
 
@@ -241,7 +241,7 @@ def test_offsets_that_are_not_there_and_topics_that_go_are_errors_of_their_own(
     with pytest.raises(OffsetsExpired) as raised:
         polled(one, until=lambda: False)
     assert raised.value.place == (topic, 0)
-    one.group.seek((topic, 0), 5)
+    one.group.start({(topic, 0): 5})
     polled(one, until=lambda: len(one.records) == 5)
     delete_topic(connection, topic)
     with pytest.raises(TopicMissing, match=topic):
@@ -298,30 +298,57 @@ def test_a_closed_subscription_says_so(connection: Connection) -> None:
         one.poll()
 
 
-def test_a_partition_that_goes_on_is_fetched_at_once_and_not_when_the_brokers_thread_next_looks(
-    connection: Connection, joined: Any, monkeypatch: pytest.MonkeyPatch
+def test_going_on_with_a_partition_asks_the_broker_for_nothing_but_records(
+    broker: str, connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """What is asked beside waits behind the Fetch that is under way, and one that times out costs the connection."""
     topic = fresh("sub")
     create_topic(connection, topic, partitions=1)
     numbered(connection, topic, 20)
-    place = (topic, 0)
-    member = joined([topic], Membership(fresh("group")))
-    polled(member, until=lambda: len(member.records) == 20)
+    one = Member(Connection(broker, {"debug": "protocol"}), [topic], Membership(fresh("group"), **TIMES))
+    LOGGER.addHandler(caplog.handler)
+    try:
+        with caplog.at_level(logging.DEBUG, logger=LOGGER.name):
+            polled(one, until=lambda: len(one.records) == 20 and one.group.at_end)
+            caplog.clear()
+            one.group.start({(topic, 0): 15})
+            polled(one, until=lambda: len(one.records) == 25)
+            one.group.pause([(topic, 0)])
+            one.group.resume([(topic, 0)])
+            numbered(connection, topic, 1)
+            polled(one, until=lambda: len(one.records) == 26)
+    finally:
+        LOGGER.removeHandler(caplog.handler)
+        one.group.close()
+    sent = set(re.findall(r"Sent (\w+)Request", caplog.text))
+    assert "Fetch" in sent and sent <= {"Fetch", "Heartbeat", "Metadata"}
 
-    def again() -> float:
-        """Seconds until a record comes, of four times that it was held back in between."""
-        took = 0.0
-        for _ in range(4):
-            member.group.pause([place])
-            assert member.group.consume(1, 0.6) == []
-            member.group.seek(place, 0)
-            member.group.resume([place])
-            begun = time.monotonic()
-            while not member.group.consume(1, 0.01):
-                assert time.monotonic() - begun < 60
-            took += time.monotonic() - begun
-        return took
 
-    awake = again()
-    monkeypatch.setattr(Waking, "wake", lambda waking, client: None)
-    assert awake < again() / 2
+@EVERY
+def test_an_end_is_reached_where_every_partition_was_read_to_its_own(
+    connection: Connection, joined: Any, kind: Membership
+) -> None:
+    topic = fresh("end")
+    create_topic(connection, topic, partitions=2)
+    numbered(connection, topic, 5, partition=1)
+    with transaction(connection, topic, transactional_id=fresh("tx")) as aborted:
+        aborted.produce([Record(value=b"gone", partition=0)])
+        aborted.abort()
+    one = joined([topic], like(kind, fresh("group")), begin=lambda places: dict.fromkeys([places[0]], 0))
+    assert one.group.joining
+    polled(one, until=lambda: len(one.owned) == 2 and not one.group.joining)
+    for _ in range(5):
+        one.poll()
+    assert not one.group.at_end, "one is not read"
+    one.group.start(dict.fromkeys(one.owned, 0))
+    polled(one, until=lambda: one.group.at_end)
+    assert {offset for place, offset in one.records if place == (topic, 1)} == set(range(5))
+    one.group.pause([(topic, 1)])
+    assert not one.group.at_end
+    one.group.resume([(topic, 1)])
+    numbered(connection, topic, 1, partition=1, first=5)
+    polled(one, until=lambda: ((topic, 1), 5) in one.records)
+    polled(one, until=lambda: one.group.at_end)
+    one.group.start({(topic, 1): 3})
+    assert not one.group.at_end
+    polled(one, until=lambda: one.group.at_end)

@@ -52,7 +52,7 @@ def test_workers_keep_order_and_commit_what_is_done(connection: Connection, comm
     assert committed(connection, topic, topic) == dict.fromkeys(range(3), 200)
 
 
-def test_a_full_queue_pauses_its_partition_and_bounds_what_waits(connection: Connection) -> None:
+def test_a_full_queue_bounds_what_waits_and_nothing_that_was_fetched_is_dropped(connection: Connection) -> None:
     topic = new_topic(connection, partitions=1, records=500)
     most = 0
     seen = Seen(500)
@@ -60,6 +60,7 @@ def test_a_full_queue_pauses_its_partition_and_bounds_what_waits(connection: Con
     def slow(record: StoredRecord) -> None:
         nonlocal most
         most = max(most, *workers._lanes.waiting().values())  # pyright: ignore[reportPrivateUsage]
+        assert not workers._paused, "what is paused is fetched again"  # pyright: ignore[reportPrivateUsage]
         time.sleep(0.0005)
         seen.add(record)
 
@@ -67,6 +68,25 @@ def test_a_full_queue_pauses_its_partition_and_bounds_what_waits(connection: Con
         workers.run(slow)
     assert most <= 30
     assert seen.numbers == expected(500, partitions=1)
+
+
+def test_a_partition_that_is_slow_is_paused_beside_one_that_is_not(connection: Connection) -> None:
+    topic = new_topic(connection, partitions=2, records=200)
+    seen, waited = Seen(400), list[int]()
+    fast = threading.Event()
+
+    def handle(record: StoredRecord) -> None:
+        if record.partition == 0 and record.offset == 0:
+            assert fast.wait(30)
+            waited.append(workers._lanes.waiting()[topic, 0])  # pyright: ignore[reportPrivateUsage]
+        seen.add(record)
+        if number(record) == (1, 199):
+            fast.set()
+
+    with Workers(connection, topic, group=topic, queue=20, max_records=10, stop=seen.stop) as workers:
+        workers.run(handle)
+    assert sorted(seen.numbers) == expected(200)
+    assert waited[0] <= 30
 
 
 def test_what_a_worker_raises_reaches_the_caller_and_nothing_after_it_is_committed(connection: Connection) -> None:

@@ -121,7 +121,7 @@ def test_of_a_lost_partition_nothing_is_committed(moved_on: bool) -> None:
     keeper.done(done(0))
     assert keeper.begun.wait(5)
     keeper.done(done(1))
-    keeper.lost([("t", 0)], None)
+    keeper.lost([("t", 0)])
     keeper.go.set()
     keeper.close()
     assert keeper.asked == [1]

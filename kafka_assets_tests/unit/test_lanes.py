@@ -56,7 +56,18 @@ def test_what_is_done_never_passes_what_is_in_hand() -> None:
     assert (first[1].partition, other[1].partition) == (0, 1)
     lanes.done(*other)
     assert [(one.partition, one.offset) for one in lanes.take_done()] == [(1, 0)]
-    assert lanes.open() == {("t", 0): 0, ("t", 1): 1}
+
+
+def test_what_is_left_after_a_failure_begins_with_the_record_that_failed() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, 0), record(0, 1), record(0, 2), record(1, 0), record(1, 1)])
+    first, other = lanes.take(), lanes.take()
+    assert first is not None
+    assert other is not None
+    lanes.done(*other)
+    lanes.failed(*first, ValueError("no"))
+    assert lanes.take_left() == [record(0, 0), record(0, 1), record(0, 2), record(1, 1)]
+    assert lanes.take_left() == []
 
 
 def test_after_a_failure_nothing_is_begun() -> None:

@@ -161,9 +161,10 @@ def test_a_lease_that_was_taken_over_drops_what_was_gathered(
 
 
 def test_two_batches_are_all_that_is_held_while_the_database_is_slow(
-    member: Callable[..., Member], engine: Engine
+    member: Callable[..., Member], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = member(Limits(records=10, delay=0), p0=100)
+    monkeypatch.setattr(loops, "_LONG_FULL", 0.0)
     one.in_flight()
     for _ in range(20):
         one.loop.turn(one.group)
@@ -172,6 +173,21 @@ def test_two_batches_are_all_that_is_held_while_the_database_is_slow(
     one.gate.set()
     one.turns(lambda: len(landed(engine)) == 100)
     assert one.group.paused == set() and whole(engine)
+
+
+def test_while_the_database_is_slow_for_a_moment_nothing_that_was_fetched_is_dropped(
+    member: Callable[..., Member], engine: Engine
+) -> None:
+    one = member(Limits(records=10, delay=0), p0=100)
+    one.in_flight()
+    one.turns(lambda: one.loop.committing.full)
+    for _ in range(5):
+        one.loop.turn(one.group)
+    assert one.group.at[ORDERS] == 25, "one with each turn, in which the group hears of it"
+    assert one.group.paused == set()
+    one.gate.set()
+    one.turns(lambda: len(landed(engine)) == 100)
+    assert whole(engine)
 
 
 def test_a_drain_commits_what_was_gathered(member: Callable[..., Member], engine: Engine) -> None:
