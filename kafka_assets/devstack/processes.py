@@ -84,7 +84,10 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def strays(folder: Path, name: str | None = None) -> list[psutil.Process]:
-    """Processes that carry the mark of this state folder, whether or not its file knows them."""
+    """Processes that carry the mark of this state folder, whether or not its file knows them.
+
+    What one of them started is its own, and not listed beside it, as PostgreSQL's fork for each connection.
+    """
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
@@ -94,7 +97,8 @@ def strays(folder: Path, name: str | None = None) -> list[psutil.Process]:
         owner, _, where = mark.partition("@")
         if where == str(folder) and name in (None, owner) and process.pid != os.getpid():
             found.append(process)
-    return found
+    children = _children_of(found)
+    return [process for process in found if process not in children and is_alive(process)]
 
 
 def stop(

@@ -222,6 +222,24 @@ def test_what_the_state_file_does_not_know_is_found_by_its_mark(file: StateFile,
     assert processes.strays(file.folder.parent) == []
 
 
+def test_what_a_stray_started_is_found_when_the_stray_has_ended(file: StateFile) -> None:
+    parent = spawn(
+        file,
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\ntime.sleep(60)",
+    )
+    deadline = time.monotonic() + 10
+    while not ((children := parent.children()) and children[0].environ()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes.strays(file.folder) == [parent]
+    parent.kill()
+    while processes.is_alive(parent) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes.strays(file.folder) == children
+    processes.stop(children, patience=5)
+    assert processes.strays(file.folder) == []
+
+
 def test_the_tail_of_a_log_is_of_this_start_only(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n", encoding="utf-8")
