@@ -66,6 +66,8 @@ class Group:
         self.at: dict[Place, int] = {}
         self.paused: set[Place] = set()
         self.raises: list[Exception] = []
+        self.heard: set[Place] = set()
+        """Of which records came: only with them a broker says where a partition ends."""
 
     def consume(self, max_records: int, timeout: float) -> list[Any]:
         if self.raises:
@@ -75,6 +77,7 @@ class Group:
             until = min(self.end[place], self.at[place] + max_records - len(found))
             found += [Record(place, offset) for offset in range(self.at[place], until)]
             self.at[place] = until
+            self.heard.add(place)
         return found
 
     def start(self, offsets: Mapping[Place, int]) -> None:
@@ -94,7 +97,7 @@ class Group:
         return {place: self.at[place] for place in places if place in self.at}
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        return {place: self.end[place] for place in places}
+        return {place: self.end[place] for place in places if place in self.heard}
 
 
 class Member:

@@ -99,9 +99,9 @@ def live(
         for number in range(threads)
     ]
     _log_to_stderr()
-    say = _teller(as_json)
+    say, end = _tellers(as_json)
     if processes > 1 and child is None:
-        _supervise(processes, say, as_json=as_json)
+        _supervise(processes, say, end, as_json=as_json)
         return
     crew = Crew(consumers)
     _drain_on_signals(crew.stop)
@@ -109,17 +109,19 @@ def live(
         _end_with_the_parent(crew.stop)
     try:
         with seldom_collected():
-            done = crew.run(
-                until_caught_up=until_caught_up, patience=waits, say=say, say_every=1.0 if as_json else 10.0
-            )
+            crew.run(until_caught_up=until_caught_up, patience=waits, say=say, say_every=1.0 if as_json else 10.0)
     except KafkaAssetsError as error:
         if child is not None:
             print_json({"error": str(error), "retryable": isinstance(error, Retryable)})
+        elif crew.figures.commits:
+            end(crew.figures)
         raise
-    say(done)
+    end(crew.figures)
 
 
-def _supervise(processes: int, say: Callable[[Figures], None], *, as_json: bool) -> None:
+def _supervise(
+    processes: int, say: Callable[[Figures], None], end: Callable[[Figures], None], *, as_json: bool
+) -> None:
     from kafka_assets.live.processes import Processes
 
     given = [*sys.argv[1:], *([] if as_json else ["--json"])]
@@ -127,14 +129,15 @@ def _supervise(processes: int, say: Callable[[Figures], None], *, as_json: bool)
     family = Processes(lambda number: [*begin, "--child", str(number)], processes, say=say)
     _drain_on_signals(family.stop)
     failure = family.run()
-    say(family.figures)
+    end(family.figures)
     if failure is not None:
         err.print(f"a process gave up: {failure}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1)
 
 
-def _teller(as_json: bool) -> Callable[[Figures], None]:
-    from kafka_assets.live.figures import Figures, line
+def _tellers(as_json: bool) -> tuple[Callable[[Figures], None], Callable[[Figures], None]]:
+    """Say how it stands, and what it has done when it has ended."""
+    from kafka_assets.live.figures import Figures, last_line, line
 
     before = Figures()
 
@@ -147,7 +150,13 @@ def _teller(as_json: bool) -> Callable[[Figures], None]:
             out.print(line(now, before), markup=False, highlight=False, soft_wrap=True)
         before = Figures(**now.as_dict())
 
-    return say
+    def end(done: Figures) -> None:
+        if as_json:
+            print_json(done.as_dict())
+        else:
+            out.print(last_line(done), markup=False, highlight=False, soft_wrap=True)
+
+    return say, end
 
 
 def _refuse_many_writers(url: str, count: int) -> None:

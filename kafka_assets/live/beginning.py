@@ -51,6 +51,8 @@ class Beginning:
     backoff: Backoff
     through: dict[Place, int]
     """Up to where each partition is committed."""
+    ends: dict[Place, int] = field(default_factory=dict[Place, int])
+    """Where each ended when it was begun with: until records come, nobody has said anything newer."""
     waiting: dict[Place, Waiting] = field(default_factory=dict[Place, Waiting])
     under_way: tuple[Collection[Place], Future[dict[Place, Answer]]] | None = None
 
@@ -72,6 +74,7 @@ class Beginning:
             self.figures.waiting.pop(shown([place]), None)
             self.figures.troubles.pop(shown([place]), None)
             self.through.pop(place, None)
+            self.ends.pop(place, None)
         self.gathering.drop(places)
         return leases
 
@@ -156,7 +159,7 @@ class Beginning:
             del self.waiting[place]
             self.figures.troubles.pop(shown([place]), None)
             self.backoff.worked()
-            self.through[place] = one.offset
+            self.through[place], self.ends[place] = one.offset, one.end
             self.gathering.begin(place, one.lease, one.offset)
             _log.info("%s is read from offset %d", shown([place]), one.offset)
 

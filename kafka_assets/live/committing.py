@@ -80,6 +80,7 @@ class Committing:
         torn = [part.place for part in parts if part.torn]
         if whole := [part for part in parts if part.place not in torn]:
             self.flight = Flight(whole, self.worker.submit(self.landing.land, whole))
+            self.figures.committing = sum(len(part.batch) for part in whole)
         return torn
 
     def finish(self, places: Collection[Place], *, within: float) -> None:
@@ -91,6 +92,7 @@ class Committing:
         """What became of the batch; what is permanent is raised."""
         assert self.flight is not None
         flight, self.flight = self.flight, None
+        self.figures.committing = 0
         try:
             committed = flight.done.result()
         except (Retryable, Fenced, TopicMissing) as error:

@@ -122,6 +122,7 @@ class LiveConsumer:
                     loop.drain(group)
             finally:
                 loop.close()
+                turns.end(self.figures)
         return self.figures.now()
 
 
@@ -133,11 +134,19 @@ class _Turns:
     ) -> None:
         self._until, self._patience = until_caught_up, patience.total_seconds()
         self._say, self._say_every = say, say_every
+        self._before: Remaining | None = None
 
     def begin(self, engine: Engine, goal: dict[Goal, int]) -> None:
         self._engine, self._goal = engine, goal
-        self._before: Remaining | None = None
         self._asked = self._moved = self._said = time.monotonic()
+
+    def end(self, figures: Figures) -> None:
+        """What is left when the last batch was committed, too."""
+        if self._until and self._before is not None:
+            try:
+                figures.left = remaining(self._engine, self._goal, leased=True).offsets
+            except LedgerBusy as error:
+                _log.warning("%s", error)
 
     def over(self, figures: Figures) -> bool:
         """Whether all that was there at the beginning is committed, by whomever; also says how it stands."""
@@ -154,15 +163,27 @@ class _Turns:
         except LedgerBusy as error:
             _log.warning("%s", error)
             return False
+        figures.left = left.offsets
         if left != self._before:
             self._before, self._moved = left, now
         elif now - self._moved > self._patience:
             raise NotCaughtUp(
                 f"{left.offsets:,} offsets are not committed, and nothing has moved for {self._patience:g} s",
-                why=" | ".join({**figures.troubles, **figures.waiting}.values()) or "others have the partitions",
+                why=_why(figures),
                 cure="see `kafka-assets lag` and `kafka-assets slices`, and try again",
             )
         return left.offsets == 0
+
+
+def _why(figures: Figures) -> str:
+    """What keeps this member from committing more."""
+    if said := {**figures.troubles, **figures.waiting}:
+        return " | ".join(said.values())
+    if figures.committing:
+        return f"a batch of {figures.committing:,} records of its own is under way, and the database has not answered"
+    if figures.partitions:
+        return f"no more records came of the {figures.partitions} partitions that it reads"
+    return "it reads no partition: other members of its group have them"
 
 
 def _form(asset: object) -> ArrowForm:

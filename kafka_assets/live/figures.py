@@ -29,6 +29,10 @@ class Figures:
     """Partitions that are this consumer's and not read yet, each with the reason."""
     lag: int = 0
     """Records that are in these partitions and not committed, as far as the broker has said."""
+    left: int = 0
+    """Offsets of the whole stream that were there when it began and are not committed: with `until_caught_up`."""
+    committing: int = 0
+    """Records of the batch that the database has and has not confirmed."""
     troubles: dict[str, str] = field(default_factory=dict[str, str])
     """What somebody should look at, by partition."""
     seconds: float = 0.0
@@ -55,20 +59,21 @@ class Figures:
         return None
 
 
+_OF_ALL = {"seconds", "left"}
 _KINDS: dict[str, Any] = {
     one.name: {"int": int, "float": (int, float)}.get(str(one.type), dict) for one in fields(Figures)
 }
 
 
 def total(figures: Iterable[Figures]) -> Figures:
-    """Of several consumers; the longest of their times."""
+    """Of several consumers; the longest of their times, and the most that one of them found left."""
     summed = Figures()
     for one in figures:
         for name, value in one.as_dict().items():
             if isinstance(value, Mapping):
                 getattr(summed, name).update(value)
-            elif name == "seconds":
-                summed.seconds = max(summed.seconds, value)
+            elif name in _OF_ALL:
+                setattr(summed, name, max(getattr(summed, name), value))
             else:
                 setattr(summed, name, getattr(summed, name) + value)
     return summed
@@ -80,13 +85,31 @@ def line(now: Figures, before: Figures | None = None) -> str:
     words = [
         f"{records / seconds if seconds > 0 else 0:,.0f} records/s",
         f"{now.records:,} records in {now.commits:,} commits",
-        f"lag {now.lag:,}",
-        f"{now.partitions} partitions",
-        f"{now.rebalances} rebalances",
+        # Of partitions that it does not read it knows no lag.
+        f"lag {now.lag:,} · {now.partitions} partitions" if now.partitions else "reads no partition",
+        *_happened(now),
     ]
-    words += [f"{now.quarantined:,} quarantined"] if now.quarantined else []
-    words += [f"{now.retries} retries"] if now.retries else []
     words += [f"waiting for {place}: {why}" for place, why in sorted(now.waiting.items())[:2]]
     more = len(now.waiting) - 2
     words += [f"and {more} more partitions wait"] if more > 0 else []
     return " · ".join(words)
+
+
+def last_line(now: Figures) -> str:
+    """For people: all that it has done, when it has ended."""
+    rate = now.records / now.seconds if now.seconds > 0 else 0
+    words = [
+        f"ended after {now.seconds:,.1f} s",
+        f"{now.records:,} records and {now.rows:,} rows in {now.commits:,} commits",
+        f"{rate:,.0f} records/s",
+        *_happened(now),
+    ]
+    return " · ".join(words)
+
+
+def _happened(now: Figures) -> list[str]:
+    words = [f"{now.rebalances} rebalances"]
+    words += [f"{now.quarantined:,} quarantined"] if now.quarantined else []
+    words += [f"{now.retries} retries"] if now.retries else []
+    words += [f"{now.left:,} offsets left"] if now.left else []
+    return words

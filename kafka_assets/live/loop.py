@@ -212,4 +212,5 @@ class Loop:
         waiting = {shown([one]) for one in self.beginning.waiting}
         self.figures.waiting = {name: why for name, why in self.figures.waiting.items() if name in waiting}
         self._counted_at = time.monotonic()
-        self.figures.lag = sum(max(0, end - self._through[place]) for place, end in group.ends(self._through).items())
+        ends = {**self.beginning.ends, **group.ends(self._through)}
+        self.figures.lag = sum(max(0, ends.get(place, at) - at) for place, at in self._through.items())

@@ -46,6 +46,8 @@ class Begun:
 
     lease: Lease
     offset: int
+    end: int
+    """Where the broker said at that moment that it ends."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,11 @@ class Taking:
         if stand.waits_for is not None:
             return Wait(stand.waits_for, SOON, lease=lease)
         try:
-            return Begun(lease, self._past_what_expired(met, lease, stand.position))
+            return Begun(
+                lease,
+                self._past_what_expired(met, lease, stand.position),
+                end=met.offsets[lease.partition].last_stable,
+            )
         except KafkaAssetsError as error:
             return replace(_wait_for(error), lease=lease)
 

@@ -190,6 +190,23 @@ def test_while_the_database_is_slow_for_a_moment_nothing_that_was_fetched_is_dro
     assert whole(engine)
 
 
+def test_what_waits_is_known_before_a_record_has_come(member: Callable[..., Member]) -> None:
+    one = member(p0=50)
+    one.group.pause([ORDERS])
+    one.assign(ORDERS)
+    one.turns(lambda: one.figures.partitions == 1)
+    assert one.figures.lag == 50
+
+
+def test_a_batch_that_the_database_has_is_counted_until_it_answers(member: Callable[..., Member]) -> None:
+    one = member(p0=50)
+    one.in_flight()
+    assert one.figures.committing == 50
+    one.gate.set()
+    one.turns(lambda: one.figures.commits)
+    assert one.figures.committing == 0
+
+
 def test_a_drain_commits_what_was_gathered(member: Callable[..., Member], engine: Engine) -> None:
     one = member(Limits(records=1_000, delay=60))
     one.assign(ORDERS)
