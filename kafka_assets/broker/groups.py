@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,11 +36,18 @@ _IN_USE = {
 
 @dataclass(frozen=True)
 class ListedGroup:
-    """A line of the list of groups."""
+    """A line of the list of groups.
+
+    Of groups that are no consumer groups the client says only that they are there: `type` is UNTOLD for share groups
+    (KIP-932) and those of the new protocol of Kafka Streams (KIP-1071), else what they call themselves, as `connect`.
+    """
 
     group: str
     state: str
     type: str
+
+
+UNTOLD = "share or streams"
 
 
 @dataclass(frozen=True)
@@ -79,9 +87,28 @@ def list_groups(connection: Connection, *, timeout: float = TIMEOUT) -> ListedGr
     with admin(connection, timeout=timeout) as asking:
         future = asking.client.list_consumer_groups(request_timeout=asking.left())
         answer: Any = asking.answers({"groups": future})["groups"]
-    if isinstance(answer, KafkaError):
-        raise refused(connection, answer)
-    return listed(answer)
+        if isinstance(answer, KafkaError):
+            raise refused(connection, answer)
+        found = listed(answer)
+        try:
+            others = _others(asking, {one.group for one in found.groups})
+        except KafkaException as raised:
+            error = kafka_error(raised)
+            return ListedGroups(found.groups, [*found.troubles, f"{error.str()} ({error.name()})"])
+    return ListedGroups(sorted([*found.groups, *others], key=lambda one: one.group), found.troubles)
+
+
+def _others(asking: Admin, known: Collection[str]) -> list[ListedGroup]:
+    """Groups that are no consumer groups: the call that tells types leaves them out, and the older one, which has
+    them, tells the type only of those of the classic protocol."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # nothing else names them
+        everything: Any = asking.client.list_groups(timeout=asking.left())
+    return [
+        ListedGroup(one.id, one.state.lower() if one.protocol_type else "unknown", one.protocol_type or UNTOLD)
+        for one in everything
+        if one.id not in known
+    ]
 
 
 def listed(answer: Any) -> ListedGroups:
@@ -105,7 +132,7 @@ def set_offsets(
     """Make these the group's next offsets; refused while it has members, which would overwrite them."""
     with admin(connection, timeout=timeout) as asking:
         with suppress(GroupMissing):  # it is made so
-            _refuse_members(_described(asking, group))
+            refuse_members(_described(asking, group))
         places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
         wanted = [ConsumerGroupTopicPartitions(group, places)]
         answer = _ask(asking, group, asking.client.alter_consumer_group_offsets, wanted)
@@ -118,8 +145,19 @@ def set_offsets(
 def delete_group(connection: Connection, group: str, *, timeout: float = TIMEOUT) -> None:
     """Delete a group and what it has committed; refused while it has members."""
     with admin(connection, timeout=timeout) as asking:
-        _refuse_members(_described(asking, group))
+        refuse_members(_described(asking, group))
         _ask(asking, group, asking.client.delete_consumer_groups, [group])
+
+
+def refuse_members(found: Group) -> None:
+    """A group that is in use is not set back: its members would overwrite that."""
+    if found.in_use:
+        raise BrokerRefused(
+            f"the group {found.group!r} is in use",
+            why=f"{len(found.members)} members are in it, of the clients "
+            + ", ".join(sorted({member.client_id for member in found.members})),
+            cure="stop its consumers, and try again",
+        )
 
 
 def _described(asking: Admin, group: str) -> Group:
@@ -136,8 +174,23 @@ def _described(asking: Admin, group: str) -> Group:
     offsets = _offsets(asking, group)
     state = str(answer.state.name).lower()
     if state == "dead" and not members and not offsets:
+        _refuse_another_kind(asking, group)
         raise _missing(asking.connection, group, "its coordinator knows neither members nor offsets of it")
     return Group(group, state, members, offsets)
+
+
+def _refuse_another_kind(asking: Admin, group: str) -> None:
+    try:
+        kind = next((one.type for one in _others(asking, ()) if one.group == group), None)
+    except KafkaException as raised:
+        raise _group_error(asking.connection, group, kafka_error(raised)) from raised
+    if kind is not None:
+        raise BrokerRefused(
+            f"{group!r} is no consumer group, but one of the kind {kind}",
+            why="librdkafka names such groups, and knows neither their members nor what they have read"
+            + (": not even whether it is a share group (KIP-932) or one of Kafka Streams" if kind == UNTOLD else ""),
+            cure="ask Kafka's own kafka-share-groups.sh or kafka-streams-groups.sh, with --describe --group",
+        )
 
 
 def _offsets(asking: Admin, group: str) -> dict[Where, int]:
@@ -158,16 +211,6 @@ def _ask(asking: Admin, group: str, call: Callable[..., Mapping[str, Future[Any]
         if answer.code() not in _SETTLING or time.monotonic() > asking.deadline:
             raise _group_error(asking.connection, group, answer)
         time.sleep(0.1)
-
-
-def _refuse_members(found: Group) -> None:
-    if found.in_use:
-        raise BrokerRefused(
-            f"the group {found.group!r} is in use",
-            why=f"{len(found.members)} members are in it, of the clients "
-            + ", ".join(sorted({member.client_id for member in found.members})),
-            cure="stop its consumers, and try again",
-        )
 
 
 def _missing(connection: Connection, group: str, why: str) -> GroupMissing:

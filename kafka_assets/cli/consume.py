@@ -41,7 +41,10 @@ def consume(
     places: Annotated[bool, typer.Option("--offsets", help="Before each value, its partition and offset.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each record, one to a line.")] = False,
 ) -> None:
-    """Print a topic's committed records: a value to a line, or with --json all that Kafka has of each."""
+    """Print a topic's committed records: a value to a line, or with --json all that Kafka has of each.
+
+    Where there is no value (a tombstone), or no key, it prints null, as Kafka's own tool; --json tells it from a text.
+    """
     from kafka_assets.broker.consume import consume as records
 
     when = milliseconds(at)
@@ -122,7 +125,7 @@ def _told(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def _text(data: bytes | None) -> str:
-    return "" if data is None else data.decode(errors="backslashreplace")
+    return "null" if data is None else data.decode(errors="backslashreplace")
 
 
 def _pairs(record: StoredRecord) -> str:

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 @groups.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List consumer groups and their state."""
+    """List groups, their state and their type; of share groups and those of Streams only that they are there."""
     from kafka_assets.broker.groups import list_groups
 
     found = list_groups(the_connection())
@@ -98,7 +98,7 @@ def reset(
     as_json: AsJson = False,
 ) -> None:
     """Set a group's next offsets of a topic; refused while the group has members. A new group is made so, too."""
-    from kafka_assets.broker.groups import describe_group, set_offsets
+    from kafka_assets.broker.groups import describe_group, refuse_members, set_offsets
     from kafka_assets.errors import GroupMissing
 
     if (to is None) == (at is None):
@@ -106,7 +106,9 @@ def reset(
     connection = the_connection()
     wanted = _targets(connection, topic, to=to, at=milliseconds(at), partition=partition)
     try:
-        before = describe_group(connection, group).offsets
+        found = describe_group(connection, group)
+        refuse_members(found)
+        before = found.offsets
     except GroupMissing:
         before = dict[tuple[str, int], int]()
     rows = [
@@ -114,7 +116,7 @@ def reset(
         for part, offset in wanted.items()
     ]
     if not as_json:
-        print_table(("topic", "partition", "before", "next_offset"), rows, title=group)
+        print_table(("topic", "partition", "before", "next_offset"), rows, title=f"{group} · to be set")
     confirm(f"Set these offsets of the group {group}?", yes=yes)
     set_offsets(connection, group, {(topic, part): offset for part, offset in wanted.items()})
     if as_json:

@@ -21,6 +21,7 @@ from kafka_assets.broker.produce import Record, produce, transaction
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.errors import OffsetsExpired
 from kafka_assets_tests.commands import Commands
+from kafka_assets_tests.integration.java_producer import share_by_java
 
 _numbers = itertools.count(1)
 
@@ -242,7 +243,8 @@ def test_a_group_is_described_reset_and_deleted(command: Commands, broker: str, 
         assert (by_partition[0]["next_offset"], by_partition[0]["end"], by_partition[0]["lag"]) == (4, 6, 2)
         assert by_partition[1]["next_offset"] is None and by_partition[1]["member"]
         for change in (["reset", group, topic, "--to", "earliest"], ["delete", group]):
-            assert "is in use" in command("groups", *change, "--yes", code=1).err
+            refused = command("groups", *change, "--yes", code=1)
+            assert "is in use" in refused.err and refused.out == "", "nothing looks as if it were done"
 
     assert group in {one["group"] for one in command("groups", "list", "--json").json}
     assert group in command("groups", "list").out
@@ -263,6 +265,30 @@ def test_a_group_is_described_reset_and_deleted(command: Commands, broker: str, 
     assert [(one["before"], one["next_offset"]) for one in new] == [(None, 6), (None, 1)]
     internal = {one["topic"] for one in command("topics", "list", "--internal", "--json").json}
     assert "__consumer_offsets" in internal - {one["topic"] for one in command("topics", "list", "--json").json}
+
+
+def test_a_group_of_another_kind_is_listed_and_described_as_what_it_is(
+    command: Commands, broker: str, topic: str
+) -> None:
+    group = f"share-{topic}"
+    share_by_java(broker, topic, group)
+    [listed] = [one for one in command("groups", "list", "--json").json if one["group"] == group]
+    assert (listed["type"], listed["state"]) == ("share or streams", "unknown")
+    for asked in (
+        ["describe", group],
+        ["reset", group, topic, "--to", "earliest", "--yes"],
+        ["delete", group, "--yes"],
+    ):
+        refused = command("groups", *asked, code=1)
+        assert "is no consumer group" in refused.err and "KIP-932" in refused.err and refused.out == ""
+
+
+def test_a_record_without_a_value_is_told_from_an_empty_one(
+    command: Commands, connection: Connection, topic: str
+) -> None:
+    produce(connection, topic, [Record(None, key=b"gone", partition=1), Record(b"", key=None, partition=1)])
+    shown = command("consume", topic, "--partition", "1", "--from", "1", "--keys").out
+    assert shown.splitlines() == ["gone\tnull", "null\t"]
 
 
 def test_members_are_told_apart_and_seen_without_partitions(command: Commands, broker: str, name: str) -> None:
