@@ -163,6 +163,26 @@ class Admin:
             raise self.watch.unavailable(kafka_error(raised)) from raised
 
 
+class Beside:
+    """A client for what a consumer asks while it reads, made with the first question.
+
+    On the consumer's own connection a question waits behind the Fetch that is under way, and librdkafka takes one that
+    timed out for a dead broker: it disconnects, with all that is under way.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._client: Any = None
+
+    def list_topics(self, timeout: float) -> ClusterMetadata:
+        """As librdkafka's own; raises KafkaException where nobody answers in time."""
+        if self._client is None:
+            config: dict[str, Any] = {**admin_config(self._connection)}
+            self._client = create(lambda: AdminClient(config, logger=LOGGER))
+        self._client.poll(0)
+        return self._client.list_topics(timeout=timeout)
+
+
 @contextmanager
 def admin(connection: Connection, *, timeout: float = TIMEOUT) -> Generator[Admin]:
     """A client per conversation: nothing to share between threads, and nothing to break in a forked child."""

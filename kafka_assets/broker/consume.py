@@ -58,7 +58,7 @@ def consume(
     consumer = create(lambda: Consumer(config, logger=LOGGER))
     try:
         consumer.assign([TopicPartition(topic, part, begin[part]) for part in left])
-        outage = Outage(connection, watch, consumer, say)
+        outage = Outage(connection, watch, say)
         moved, before = time.monotonic(), dict(begin)
         while left:
             for message in consumer.consume(_BATCH, timeout=0.1):

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_assets.broker.admin import Watch, has_met_a_broker, kafka_error
+from kafka_assets.broker.admin import Beside, Watch, has_met_a_broker, kafka_error
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import LOGGER
 
@@ -23,6 +23,7 @@ class LongWatch(Watch):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
+        self._beside = Beside(connection)
         self._since: float | None = None
         self._asked = 0.0
 
@@ -37,7 +38,7 @@ class LongWatch(Watch):
         self._asked = now
         # librdkafka says the same error once in half an hour: that it is silent means nothing.
         try:
-            client.list_topics(timeout=1.0)
+            self._beside.list_topics(timeout=1.0)
         except KafkaException as raised:
             LOGGER.debug("no broker answers after a refusal: %s", kafka_error(raised).str())
             if now - self._since > REFUSED_GRACE:

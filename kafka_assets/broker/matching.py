@@ -6,9 +6,9 @@ import re
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
-from kafka_assets.broker.admin import kafka_error
+from kafka_assets.broker.admin import Beside, kafka_error
 from kafka_assets.broker.membership import LOGGER
 from kafka_assets.errors import UsageError
 
@@ -27,7 +27,7 @@ class Matching:
         self._counts: dict[str, int] = {}
         self._looked_at: float | None = None
 
-    def look(self, client: Consumer, causes: list[str], *, now: bool = False) -> bool:
+    def look(self, client: Beside, causes: list[str], *, now: bool = False) -> bool:
         """Whether other topics match than before; what changed is added to the causes of rebalances."""
         if not now and not self._due():
             return False

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
-from kafka_assets.broker.admin import ALL_DOWN_GRACE, Watch
+from kafka_assets.broker.admin import ALL_DOWN_GRACE, Beside, Watch
 from kafka_assets.broker.connection import Connection
 
 
 class Outage:
     """Without this, no records because of no broker look like no records."""
 
-    def __init__(self, connection: Connection, watch: Watch, consumer: Consumer, say: Callable[[str], None]) -> None:
-        self._connection, self._watch, self._consumer, self._say = connection, watch, consumer, say
+    def __init__(self, connection: Connection, watch: Watch, say: Callable[[str], None]) -> None:
+        self._connection, self._watch, self._say = connection, watch, say
+        self._beside = Beside(connection)
         self._lost = False
         self._asked = 0.0
 
@@ -34,7 +35,7 @@ class Outage:
 
     def _answers(self) -> bool:
         try:
-            self._consumer.list_topics(timeout=ALL_DOWN_GRACE / 2)
+            self._beside.list_topics(timeout=ALL_DOWN_GRACE / 2)
         except KafkaException:
             return False
         return True

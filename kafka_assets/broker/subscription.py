@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from kafka_assets.broker.admin import LOGGER as LIBRDKAFKA
-from kafka_assets.broker.admin import create
+from kafka_assets.broker.admin import Beside, create
 from kafka_assets.broker.client_partitions import ClientPartitions, at, place_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.hearing import Hearing
@@ -55,6 +55,7 @@ class Subscription(ClientPartitions):
         self.rebalances = Rebalances()
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost or _nothing
         self._matching = Matching(topics)
+        self._beside = Beside(connection)
         self._hearing = Hearing(connection, membership, stopped=self._stopped)
         self._causes: list[str] = []
         self._leaving = self._closed = False
@@ -197,7 +198,7 @@ class Subscription(ClientPartitions):
         self.rebalances.log(self.membership.group, causes, owned=len(self._places))
 
     def _look(self, *, now: bool = False) -> None:
-        if self._matching.look(self.client, self._causes, now=now):
+        if self._matching.look(self._beside, self._causes, now=now):
             if self._matching.topics:
                 self._subscribe()
             else:

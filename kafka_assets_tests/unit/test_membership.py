@@ -155,39 +155,48 @@ def test_a_pattern_is_compared_with_whole_names(pattern: str, found: list[str]) 
 
 
 class Handshakes:
-    """A client that has met its cluster, or not, and whose broker answers, or not."""
+    """A client that has met its cluster, or not; it is asked nothing that its broker would have to answer."""
 
-    def __init__(self, *, met: bool, answers: bool) -> None:
-        self.met, self.answers = met, answers
+    def __init__(self, *, met: bool) -> None:
+        self.met = met
 
     def cluster_id(self, timeout: float) -> str | None:
         return "a cluster" if self.met else None
 
+
+class Silent:
+    """Asked beside it, where nobody answers."""
+
     def list_topics(self, timeout: float) -> None:
-        if not self.answers:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def watching(*, answers: bool) -> LongWatch:
+    watch = LongWatch(NOWHERE)
+    watch._beside = Listed() if answers else Silent()  # type: ignore[assignment]
+    return watch
 
 
 def test_a_refused_handshake_ends_a_member_at_once_only_before_it_has_met_the_cluster() -> None:
-    watch = LongWatch(NOWHERE)
+    watch = watching(answers=True)
     watch.hear(KafkaError(KafkaError._SSL, "cut"))
     with pytest.raises(BrokerRefused, match="cut"):
-        watch.check(Handshakes(met=False, answers=False))
-    watch.check(Handshakes(met=True, answers=True))
-    watch.check(Handshakes(met=False, answers=False))
+        watch.check(Handshakes(met=False))
+    watch.check(Handshakes(met=True))
+    watch.check(Handshakes(met=False))
     watch.hear(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(BrokerRefused):
-        watch.check(Handshakes(met=True, answers=True))
+        watch.check(Handshakes(met=True))
 
 
 def test_a_refusal_that_lasts_ends_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_watch, "_ASKED_EVERY", 0.0)
-    watch = LongWatch(NOWHERE)
+    watch = watching(answers=False)
     watch.hear(KafkaError(KafkaError._AUTHENTICATION, "another password"))
-    watch.check(Handshakes(met=True, answers=False))
+    watch.check(Handshakes(met=True))
     monkeypatch.setattr(long_watch, "REFUSED_GRACE", 0.0)
     with pytest.raises(BrokerRefused, match="another password"):
-        watch.check(Handshakes(met=True, answers=False))
+        watch.check(Handshakes(met=True))
 
 
 def test_rebalances_are_told_once_with_what_caused_them(caplog: pytest.LogCaptureFixture) -> None:
