@@ -77,9 +77,17 @@ OF_LIVE = (
     mutant(
         "a lease is taken from a backend that nobody ended",
         "_compare_and_set",
-        "                    g.owner_backend.is_not_distinct_from(was.owner_backend),\n                    ended,\n",
+        "                    g.owner_backend.is_not_distinct_from(was.owner_backend),\n"
+        "                    true() if lease.place in left else ended,\n",
         "",
         SQLITE + "test_an_owner_that_came_back_meanwhile_is_not_robbed",
+    ),
+    mutant(
+        "what a group gives is taken from a member of another one, too",
+        "_of_one_group",
+        'bool(group) and former is not None and former.split(":")[4:] == group',
+        "former is not None",
+        SQLITE + "test_what_a_group_gives_is_not_waited_for_where_a_member_of_it_had_it",
     ),
     mutant(
         "whoever asks for a lease that stands ends its owner's backend",
