@@ -68,7 +68,7 @@ class BulkJson:
         if self._pause or not self.possible or len(values) < FEW:
             self._pause = max(0, self._pause - 1)
             return [], [], list(range(len(values)))
-        lines = Lines(values, decimals=self._decimals, floats=self._floats or self._shape.has_numbers)
+        lines = Lines(values, decimals=self._decimals, floats=self._floats or self._shape.has_more)
         found = _Found()
         if lines.doubt.any():
             found.exact += np.flatnonzero(lines.doubt).tolist()
@@ -108,11 +108,12 @@ class BulkJson:
         """Whether the records have told of fields that were not known."""
         if not any(words in str(why) for words in ("unexpected field", "changed from null")):
             return False
-        before = self._shape.schema
-        for at in part:
-            if not isinstance(self._exact.read(lines.line(at)), Bad):
-                self._shape.learn(lines.line(at))
-        return self._shape.schema != before
+        learned = False
+        for line in map(lines.line, part):
+            if self._shape.teaches(line) and not isinstance(self._exact.read(line), Bad):
+                self._shape.learn(line)
+                learned = True
+        return learned
 
     def _parse(self, lines: Lines, start: int, end: int) -> tuple[pa.Table, Marks]:
         block = lines.block(start, end)

@@ -5,7 +5,6 @@ This is the judge of the bulk road: what that one cannot vouch for comes here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ import pyarrow as pa
 
 from kafka_assets.live.declared import spelled
 from kafka_assets.live.json_doubt import Field, Record
-from kafka_assets.live.json_numbers import Misfit, exactly, is_kept
-from kafka_assets.live.json_text import NotJson, Number, Parsed, parse
+from kafka_assets.live.json_numbers import Misfit
+from kafka_assets.live.json_shown import excerpt, shown
+from kafka_assets.live.json_text import NotJson, Parsed, parse
 from kafka_assets.live.json_values import reader
 from kafka_assets.live.landed import fields_of
 
-EXCERPT = 60
 REASON_CHARACTERS = 300
 TOMBSTONE = "the value is null (a tombstone)"
 _SPACES = " \t\r\n"
@@ -106,30 +105,11 @@ def _not_an_object(text: str) -> str | None:
         return "the value is only white space"
     if text.startswith("\ufeff"):
         return "the value begins with a byte order mark, not with {"
-    return None if start.startswith("{") else f"the value is not a JSON object: {_excerpt(start)}"
+    return None if start.startswith("{") else f"the value is not a JSON object: {excerpt(start)}"
 
 
 def _misfit(field: Field, given: Any) -> str:
-    shown = f'"{_excerpt(given)}"' if type(given) is str else _excerpt(_plain(given))
-    return f"{field.name}: {shown} does not fit {spelled(field.kind)[:100]} exactly"
-
-
-def _plain(given: Any) -> str:
-    if isinstance(given, Number):
-        return _number(given)
-    return json.dumps(given, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def _number(number: Number) -> str:
-    if is_kept(number):
-        text = f"{exactly(number):f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    mantissa, _, exponent = repr(float(number)).partition("e")
-    return f"{mantissa}{'' if '.' in mantissa else '.0'}{'E' if exponent else ''}{exponent.lstrip('+')}"
-
-
-def _excerpt(text: str) -> str:
-    return f"{text[:EXCERPT]}…" if len(text) > EXCERPT else text
+    return f"{field.name}: {shown(given)} does not fit {spelled(field.kind)[:100]} exactly"
 
 
 def bad_of(found: Sequence[list[Any] | Bad]) -> dict[int, str]:

@@ -2,72 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_assets.live.json_columns import NotBulk, witness_type
-from kafka_assets.live.json_text import Number, parse
+from kafka_assets.live.json_text import NotJson, Number, parse
 from kafka_assets.live.landed import fields_of
 
 MOST = 500
-"""Undeclared fields that are kept in mind: names that are made up for each record would fill it for ever."""
+"""Undeclared fields that are kept in mind: Arrow makes a column of each."""
+MANY = 30
+SHARE = 4
+"""An object of so many undeclared fields, of which a record has less than one in four and a new one beside them, is
+keyed by something, such as an id: it has other fields in each record, and is learned no more."""
+DEEPEST_KNOWN = 50
+"""Levels that are looked at."""
+
+
+@dataclass
+class _Object:
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    declared: int = 0
+    """So many of its fields, the first ones, are the schema's."""
+    keyed: bool = False
+
+    def is_keyed(self, held: Collection[str]) -> bool:
+        met = sum(name in self.fields for name in held)
+        return self.keyed or (self.undeclared >= MANY and met < len(held) and met * SHARE < len(self.fields))
+
+    def forget(self) -> None:
+        self.fields = dict(list(self.fields.items())[: self.declared])
+        self.keyed = True
+
+    @property
+    def undeclared(self) -> int:
+        return len(self.fields) - self.declared
+
+    @property
+    def kind(self) -> Any:
+        return pa.struct([pa.field(name, one.kind) for name, one in self.fields.items()])
+
+
+@dataclass
+class _Array:
+    item: Any
+
+    @property
+    def kind(self) -> Any:
+        return pa.list_(self.item.kind)
+
+
+@dataclass
+class _Plain:
+    kind: Any
+
+
+_NOTHING = _Plain(pa.null())
+"""What is always null, so far."""
 
 
 class Shape:
     """The schema that Arrow reads with: the declared fields first, then what was learned, at every depth."""
 
     def __init__(self, fields: pa.Schema) -> None:
-        self._declared = pa.struct([pa.field(one.name, witness_type(one.type)) for one in fields_of(fields)])
-        self._kind: Any = self._declared
-        self._learned = 0
+        self._declared: Any = pa.struct([pa.field(one.name, witness_type(one.type)) for one in fields_of(fields)])
+        self._known: Any = _known(self._declared)
+        self.schema: pa.Schema = pa.schema(fields_of(self._declared))
+        self.has_more = False
+        """Whether there are fields in it that are not declared, numbers perhaps."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema(fields_of(self._kind))
-
-    @property
-    def has_numbers(self) -> bool:
-        return self._kind != self._declared
+    def teaches(self, line: bytes) -> bool:
+        """Whether a record has fields that are not known, and are worth it."""
+        try:
+            return _is_new(self._known, parse(line.decode()).value)
+        except NotJson:
+            return False
 
     def learn(self, line: bytes) -> None:
         """Take in the fields of one good record."""
-        self._kind = self._joined(self._kind, self._type_of(parse(line.decode()).value))
-
-    def _joined(self, known: Any, met: Any) -> Any:
-        if pa.types.is_null(known):
-            return met
-        if pa.types.is_struct(known) and pa.types.is_struct(met):
-            fields = [pa.field(one.name, self._inner(one, met)) for one in fields_of(known)]
-            new = [one for one in fields_of(met) if known.get_field_index(one.name) < 0]
-            if self._learned + len(new) > MOST:
-                new = []
-            self._learned += len(new)
-            return pa.struct([*fields, *new])
-        if pa.types.is_list(known) and pa.types.is_list(met):
-            return pa.list_(self._joined(known.value_type, met.value_type))
-        # Of two kinds the first one stays: records with the other are read one by one.
-        return known
-
-    def _inner(self, one: Any, met: Any) -> Any:
-        at = met.get_field_index(one.name)
-        return one.type if at < 0 else self._joined(one.type, met.field(at).type)
-
-    def _type_of(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            held = cast("dict[str, Any]", value)
-            return pa.struct([pa.field(name, self._type_of(one)) for name, one in held.items()])
-        if isinstance(value, list):
-            kind: Any = pa.null()
-            for one in cast("list[Any]", value):
-                kind = self._joined(kind, self._type_of(one))
-            return pa.list_(kind)
-        if isinstance(value, Number):
-            return pa.float64()
-        if value is None:
-            return pa.null()
-        return pa.bool_() if isinstance(value, bool) else pa.string()
+        _learn(self._known, parse(line.decode()).value)
+        while sum(one.undeclared for one in _objects(self._known)) > MOST:
+            max(_objects(self._known), key=lambda one: one.undeclared).forget()
+        self.schema = pa.schema(fields_of(self._known.kind))
+        self.has_more = self._known.kind != self._declared
 
     def declared_part(self, number: int, column: Any) -> Any:
         """A column without what was learned."""
@@ -75,10 +96,66 @@ class Shape:
 
     def check(self, found: pa.Table) -> None:
         """Undeclared numbers must be numbers: Arrow's reader takes NaN and Infinity as well."""
-        if self._kind == self._declared:
+        if not self.has_more:
             return
         for name in found.column_names:
             _check(found.column(name).combine_chunks())
+
+
+def _known(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        fields = {one.name: _known(one.type) for one in fields_of(kind)}
+        return _Object(fields, declared=len(fields))
+    return _Array(_known(kind.value_type)) if pa.types.is_list(kind) else _Plain(kind)
+
+
+def _plain(value: Any) -> _Plain:
+    number = isinstance(value, Number)
+    return _Plain(pa.float64() if number else pa.bool_() if isinstance(value, bool) else pa.string())
+
+
+def _objects(known: Any) -> Iterator[_Object]:
+    if isinstance(known, _Array):
+        yield from _objects(known.item)
+    elif isinstance(known, _Object):
+        yield known
+        for one in known.fields.values():
+            yield from _objects(one)
+
+
+def _is_new(known: Any, value: Any, depth: int = 0) -> bool:
+    """Whether `_learn` would change what is known."""
+    if value is None or depth > DEEPEST_KNOWN:
+        return False
+    if isinstance(value, dict) and isinstance(known, _Object):
+        for name, one in cast("dict[str, Any]", value).items():
+            inner = known.fields.get(name)
+            if (not known.keyed) if inner is None else _is_new(inner, one, depth + 1):
+                return True
+        return False
+    if isinstance(value, list) and isinstance(known, _Array):
+        return any(_is_new(known.item, one, depth + 1) for one in cast("list[Any]", value))
+    return known is _NOTHING
+
+
+def _learn(known: Any, value: Any, depth: int = 0) -> Any:
+    """What is known after this value, too."""
+    if value is None or depth > DEEPEST_KNOWN:
+        return known
+    if known is _NOTHING:
+        known = _Object() if isinstance(value, dict) else _Array(_NOTHING) if isinstance(value, list) else _plain(value)
+    # Of two kinds the first one stays: records with the other are read one by one.
+    if isinstance(value, dict) and isinstance(known, _Object):
+        held = cast("dict[str, Any]", value)
+        if known.is_keyed(held):
+            known.forget()
+        for name, one in held.items():
+            if name in known.fields or not known.keyed:
+                known.fields[name] = _learn(known.fields.get(name, _NOTHING), one, depth + 1)
+    elif isinstance(value, list) and isinstance(known, _Array):
+        for one in cast("list[Any]", value):
+            known.item = _learn(known.item, one, depth + 1)
+    return known
 
 
 def _without(column: Any, kind: Any) -> Any:
