@@ -70,6 +70,10 @@ class RecordRefused(Permanent):
     """One record cannot be written as it is; the producer lives on."""
 
 
+class HeadersUnreadable(Permanent):
+    """A record's headers cannot be told; its key and value can."""
+
+
 class DeliveryFailed(Retryable):
     """A record was not acknowledged, for a reason that may pass; it may be in the topic nevertheless."""
 

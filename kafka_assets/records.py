@@ -17,6 +17,8 @@ SOURCE = "kafka_source"
 ORDINAL = "kafka_ordinal"
 """The number of a row among those of its slice, where a transform saw the whole slice."""
 KEY = "kafka_key"
+LATEST = (2**63 - 1) // 1000
+"""ms since 1970: the last that a timestamp in microseconds holds. A record's own may be anything of 64 bits."""
 TIMESTAMP = "kafka_timestamp"
 
 CARRIED = (KEY, TIMESTAMP, "kafka_timestamp_type", "kafka_headers")

@@ -73,6 +73,8 @@ class ListRecords:
         ]
         return spark.createDataFrame(rows, RAW)
 
+    read_here = read
+
 
 @dataclass(frozen=True)
 class Session:

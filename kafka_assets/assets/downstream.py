@@ -110,6 +110,8 @@ class _NoTopic:
     def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
         raise NotImplementedError("rows come from the upstream's table")
 
+    read_here = read
+
 
 @dataclass(frozen=True)
 class DerivedLanding(Landing):

@@ -148,12 +148,8 @@ def _publish(
         _confirm(landing, held, readable, seen)
 
     def fetch(refused: Sequence[Refused]) -> Sequence[BadRecord]:
-        return fetch_refused(
-            landing.spark,
-            refused,
-            topic=refused[0].topic,
-            read=lambda some: landing.records.read(landing.spark, some),
-        )
+        topic = refused[0].topic
+        return landing.raw(lambda read: fetch_refused(landing.spark, refused, topic=topic, read=read))
 
     work = Work(
         claims=claims,

@@ -21,9 +21,10 @@ from sqlalchemy import Connection
 from kafka_assets.records import Chunk
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import fetch_records, good, landed_columns, stream_chunks
+from kafka_assets.spark.chunks import Read, fetch_records, good, landed_columns, stream_chunks
 from kafka_assets.spark.decode import decode
 from kafka_assets.spark.deletes import check_key, valued
+from kafka_assets.spark.far_times import Used, around_far_times
 from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.whole import fetch_slice, placed
@@ -44,6 +45,8 @@ class Records(Protocol):
     """Where raw records come from: a broker, or a list in a test."""
 
     def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame: ...
+
+    def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame: ...
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,13 @@ class Landing:
         if self.stream.scope == "slice":
             plan, fetch = _whole(readable, read_from), fetch_slice
 
+        def chunk(some: Sequence[Piece]) -> Chunk:
+            return self.raw(lambda read: fetch(some, read=read, stream=self.stream, transform=self.transform))
+
         def read() -> Any:
             if not plan:
                 return iter((self._nothing(),))
-            return stream_chunks(plan, partial(fetch, read=self._raw, stream=self.stream, transform=self.transform))
+            return stream_chunks(plan, chunk)
 
         return read
 
@@ -129,8 +135,11 @@ class Landing:
         rows = self.schema(self.first() if self.stream.scope == "slice" else self.frame()).empty_table()
         return Chunk(rows=placed(rows, self.keys[0]) if self.stream.scope == "slice" else rows, seen={})
 
-    def _raw(self, some: Sequence[Piece]) -> DataFrame:
-        return self.records.read(self.spark, some)
+    def raw(self, use: Callable[[Read], Used]) -> Used:
+        """What is made of raw records: as Spark's source reads them, or this process what that one cannot."""
+        return around_far_times(
+            use, read=partial(self.records.read, self.spark), read_here=partial(self.records.read_here, self.spark)
+        )
 
 
 def _whole(keys: Sequence[SliceKey], read_from: Mapping[SliceKey, int] = MappingProxyType({})) -> list[list[Piece]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, cast
 
 import dagster as dg
@@ -12,15 +13,18 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_assets.assets.landing import frame_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.deliveries import Delivery, Failure, Interceptor
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.producer_config import Compression
+from kafka_assets.broker.read import read_range
 from kafka_assets.broker.spark_options import spark_options
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
+from kafka_assets.spark.far_times import raw_table
 from kafka_assets.spark.session import Opened, open_session, spark_config
 from kafka_assets.spark.source import read
 
@@ -41,6 +45,12 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
 
     def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
         return read(spark, spark_options(self.connection()), pieces)
+
+    def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
+        """The same, read by this process: for records that Spark's source cannot read."""
+        connection = self.connection()
+        ranges = (read_range(connection, one.topic, one.partition, one.start, one.end) for one in pieces)
+        return frame_of(spark, raw_table(chain.from_iterable(ranges)))
 
     def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]:
         found: dict[str, TopicOffsets] = {}

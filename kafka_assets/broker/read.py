@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create, kafka_error, refused, topic_error
 from kafka_assets.broker.connection import Connection, consumer_config
+from kafka_assets.broker.headers import UNREADABLE, headers_of, told
 from kafka_assets.broker.topics import describe_topic
 from kafka_assets.errors import BrokerUnavailable, OffsetsExpired
 
+NO_TIMESTAMP = -1
 _BATCH = 1000
 
 
@@ -27,7 +29,9 @@ class StoredRecord:
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    """Negative where it has none, as records of before Kafka 0.10."""
     headers: tuple[tuple[str, bytes | None], ...]
+    """HeadersUnreadable is raised by who looks at them where a name is not UTF-8."""
 
 
 def read_range(
@@ -102,12 +106,13 @@ def _not_there(topic: str, partition: int, position: int, end: int) -> BrokerUna
 
 def record_of(message: Message) -> StoredRecord:
     """A message as Kafka has it."""
+    [headers], (kind, at) = headers_of([message]), message.timestamp()
     return StoredRecord(
         topic=cast(str, message.topic()),
         partition=cast(int, message.partition()),
         offset=cast(int, message.offset()),
         key=message.key(),
         value=message.value(),
-        timestamp_ms=message.timestamp()[1],
-        headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
+        timestamp_ms=at if kind != TIMESTAMP_NOT_AVAILABLE else NO_TIMESTAMP,
+        headers=headers if headers is UNREADABLE else told(headers),
     )

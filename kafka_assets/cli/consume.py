@@ -108,10 +108,10 @@ def _object(record: StoredRecord) -> dict[str, Any]:
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
-        "timestamp": record.timestamp_ms,
+        "timestamp": None if record.timestamp_ms < 0 else record.timestamp_ms,
         **_told("key", record.key),
         **_told("value", record.value),
-        "headers": [{"key": name, **_told("value", value)} for name, value in record.headers],
+        "headers": _headers(record),
     }
 
 
@@ -128,5 +128,17 @@ def _text(data: bytes | None) -> str:
     return "null" if data is None else data.decode(errors="backslashreplace")
 
 
+def _headers(record: StoredRecord) -> list[dict[str, str | None]] | None:
+    from kafka_assets.broker.headers import UNREADABLE
+
+    if record.headers is UNREADABLE:
+        return None
+    return [{"key": name, **_told("value", value)} for name, value in record.headers]
+
+
 def _pairs(record: StoredRecord) -> str:
+    from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE
+
+    if record.headers is UNREADABLE:
+        return f"({LEFT_OUT})"
     return ",".join(f"{name}={_text(value)}" for name, value in record.headers)

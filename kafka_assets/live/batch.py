@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, headers_of, told
+from kafka_assets.records import LATEST, BadRecord
+
 if TYPE_CHECKING:
     from kafka_assets.live.ahead import Piece
 
@@ -36,7 +39,7 @@ class Message(Protocol):
 
 _TOPIC, _PARTITION = methodcaller("topic"), methodcaller("partition")
 _OFFSET, _VALUE, _KEY = methodcaller("offset"), methodcaller("value"), methodcaller("key")
-_STAMP, _HEADERS = methodcaller("timestamp"), methodcaller("headers")
+_STAMP = methodcaller("timestamp")
 
 
 @dataclass
@@ -47,8 +50,12 @@ class Batch:
     values: list[bytes | None] = field(default_factory=list["bytes | None"])
     keys: list[bytes | None] = field(default_factory=list["bytes | None"])
     stamps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """As confluent_kafka has them: the type, which is one more than Spark's, and milliseconds since 1970."""
+    """As confluent_kafka has them: the type, which is one more than Spark's, and milliseconds since 1970.
+
+    Type 0 says that there is none. So does a negative number, and one that no column holds.
+    """
     headers: list[Headers | None] = field(default_factory=list["Headers | None"])
+    """Or UNREADABLE."""
     pieces: list[Piece] = field(default_factory=list["Piece"])
     """Of its values: what is decoded already, from the first one on."""
 
@@ -63,17 +70,34 @@ class Batch:
         self.values += values
         self.keys += keys
         self.stamps += map(_STAMP, messages)
-        self.headers += map(_HEADERS, messages)
+        self.headers += headers_of(messages)
         return size(values) + size(keys)
 
     @property
-    def timestamps(self) -> list[int]:
-        return [at for _, at in self.stamps]
+    def timestamps(self) -> list[int | None]:
+        return [_time(kind, at) for kind, at in self.stamps]
+
+    def bad(self, at: int, reason: str, *, partition: int) -> BadRecord:
+        """The record at this place, with its bytes."""
+        headers = self.headers[at]
+        return BadRecord(
+            partition=partition,
+            offset=self.offsets[at],
+            reason=f"{reason} · {LEFT_OUT}" if headers is UNREADABLE else reason,
+            key=self.keys[at],
+            value=self.values[at],
+            headers=told(headers),
+            timestamp=_time(*self.stamps[at]),
+        )
 
     @property
     def timestamp_types(self) -> list[int]:
         """As the Spark road has them: 0 of the producer, 1 of the broker, -1 none."""
         return [kind - 1 for kind, _ in self.stamps]
+
+
+def _time(kind: int, at: int) -> int | None:
+    return at if kind and 0 <= at <= LATEST else None
 
 
 def batch_of(messages: Sequence[Message]) -> Batch:

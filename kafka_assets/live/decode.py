@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_assets.broker.headers import UNREADABLE
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
 from kafka_assets.live.batch import Batch, size
 from kafka_assets.live.landed import fields_of
-from kafka_assets.live.tombstones import Tombstones, needed
+from kafka_assets.live.tombstones import NO_TIME, Tombstones, needed
 from kafka_assets.live.values import values_of
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.slices import SliceKey
@@ -101,10 +102,15 @@ class Decoder:
             count, found = len(there), self._ahead.read([records.values[at] for at in there])
         places = None if there is None else np.array(there, dtype=np.int64)
         bad = [records.bad(at if there is None else there[at], reason) for at, reason in found.bad.items()]
+        decoded = found.rows
         if found.bad:
             good = np.delete(np.arange(count), list(found.bad))
             places = good if places is None else places[good]
-        decoded = found.rows
+        if "kafka_headers" in self._carried and records.untold:
+            every = np.arange(count) if places is None else places
+            kept = ~np.isin(every, records.untold)
+            bad += [records.bad(at, _NO_HEADERS) for at in every[~kept].tolist()]
+            decoded, places = decoded.filter(pa.array(kept)), every[kept]
         for name in self._carried:
             decoded = decoded.append_column(pa.field(name, _CARRIED[name]), records.column(name, places))
         return self._landed(decoded), bad, places
@@ -135,24 +141,36 @@ class Decoder:
         bad: list[BadRecord] = []
         marks: list[Any] = [without.column(name).to_pylist() for name in (PARTITION, OFFSET)]
         found = records.found(marks[0], marks[1])
-        for at, row in zip(found, without.select(names).to_pylist(), strict=True):
-            lacking = ", ".join(name for name in names if row[name] is None)
+        # Asked for what is not there, and not for the values: a timestamp may be one that Python does not have.
+        for at, row in zip(found, zip(*(_nulls(without.column(name)) for name in names), strict=True), strict=True):
+            lacking = ", ".join(name for name, is_null in zip(names, row, strict=True) if is_null)
             bad.append(records.bad(at, f"the row has no value in {lacking}, its key or order"))
         return rows.filter(cast("Any", pc.invert(missing))), bad
 
     def _deletes(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, str]]]:
         if not gone or self._tombstones is None or self.stream.upsert is None:
             return None, []
+        untimed: list[tuple[int, str]] = []
+        if TIMESTAMP in needed(self.stream.upsert):
+            timeless = _nulls(records.column(TIMESTAMP, np.array(gone, dtype=np.int64)))
+            untimed = [(at, NO_TIME) for at, is_null in zip(gone, timeless, strict=True) if is_null]
+            gone = [at for at, is_null in zip(gone, timeless, strict=True) if not is_null]
         found, refused = self._tombstones.read([records.keys[at] for at in gone])
         told = np.array([at for number, at in enumerate(gone) if number not in refused], dtype=np.int64)
         for name in (TIMESTAMP, PARTITION, OFFSET):
             if name not in found.column_names:
                 found = found.append_column(pa.field(name, _CARRIED[name]), records.column(name, told))
         names = [*needed(self.stream.upsert), PARTITION, OFFSET]
-        return found.select(list(dict.fromkeys(names))), [(gone[at], reason) for at, reason in refused.items()]
+        untold = [(gone[at], reason) for at, reason in refused.items()]
+        return found.select(list(dict.fromkeys(names))), untold + untimed
 
 
+_NO_HEADERS = "the function is given headers, and the name of one is not valid UTF-8"
 _DROPPED = {*CARRIED, PARTITION, OFFSET}
+
+
+def _nulls(column: Any) -> list[bool]:
+    return cast("Any", pc.is_null(column)).to_pylist()
 
 
 class _Records:
@@ -174,6 +192,13 @@ class _Records:
     def keys(self) -> list[Any]:
         return self._joined([batch.keys for batch in self.batches])
 
+    @cached_property
+    def untold(self) -> list[int]:
+        """The places of the records whose headers cannot be told."""
+        return [
+            at for at, one in enumerate(self._joined([batch.headers for batch in self.batches])) if one is UNREADABLE
+        ]
+
     @staticmethod
     def _joined(lists: Sequence[list[Any]]) -> list[Any]:
         return lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
@@ -191,24 +216,17 @@ class _Records:
         if name == KEY:
             return pa.array(self.keys, pa.binary())
         if name == TIMESTAMP:
-            stamps = np.array(self._joined([batch.timestamps for batch in self.batches]), dtype=np.int64)
-            return pa.array(stamps * 1000).cast(_STAMP)
+            stamps = self._joined([batch.timestamps for batch in self.batches])
+            return pa.array(stamps, pa.timestamp("ms", "UTC")).cast(_STAMP)
         if name == "kafka_timestamp_type":
             return pa.array(self._joined([batch.timestamp_types for batch in self.batches]), pa.int32())
         headers = self._joined([batch.headers for batch in self.batches])
-        return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in headers], _HEADERS)
+        told = (None if one is UNREADABLE else one for one in headers)
+        return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in told], _HEADERS)
 
     def bad(self, place: int, reason: str) -> BadRecord:
         partition, batch, at = self._where(place)
-        return BadRecord(
-            partition=partition,
-            offset=batch.offsets[at],
-            reason=reason,
-            key=batch.keys[at],
-            value=batch.values[at],
-            headers=tuple(batch.headers[at] or ()),
-            timestamp=batch.stamps[at][1],
-        )
+        return batch.bad(at, reason, partition=partition)
 
     def _where(self, place: int) -> tuple[int, Batch, int]:
         for key, batch in self._parts.items():
@@ -237,7 +255,8 @@ class _Records:
             wrong.setdefault(one.partition, []).append(one.offset)
         seen, first = dict[SliceKey, Seen](), 0
         for key, batch in self._parts.items():
-            places, stamps = range(first, first + len(batch)), batch.timestamps
+            places = range(first, first + len(batch))
+            stamps = [at for at in batch.timestamps if at is not None]
             seen[key] = Seen(
                 read=len(batch),
                 bad=sum(key.start <= offset < key.end for offset in wrong.get(key.partition, ())),

@@ -82,17 +82,7 @@ def _fetch(parts: Sequence[Part], refused: Sequence[Refused]) -> Sequence[BadRec
         batch = part.batch
         for at, offset in enumerate(batch.offsets):
             if (reason := reasons.pop((*part.place, offset), None)) is not None:
-                found.append(
-                    BadRecord(
-                        partition=part.lease.partition,
-                        offset=offset,
-                        reason=reason,
-                        key=batch.keys[at],
-                        value=batch.values[at],
-                        headers=tuple(batch.headers[at] or ()),
-                        timestamp=batch.stamps[at][1],
-                    )
-                )
+                found.append(batch.bad(at, reason, partition=part.lease.partition))
     if reasons:
         raise CountsDisagree(
             f"{len(reasons)} rows were refused whose records are not in the batch",

@@ -22,6 +22,8 @@ from kafka_assets.streams import Upsert
 _TEXT = re.compile(r"\s*\"", re.ASCII)
 _SIMPLE = re.compile(r"\s*[-+.\w]+\s*", re.ASCII)
 _NO_KEY = "a tombstone without a key"
+NO_TIME = "a tombstone whose key does not tell what it deletes: the record has no timestamp"
+_NOT_TEXT = "it is not valid UTF-8"
 
 
 class Tombstones:
@@ -63,11 +65,15 @@ class Tombstones:
                 try:
                     values.append(key.decode())
                 except UnicodeDecodeError:
-                    return _cannot("it is not valid UTF-8")
+                    return _cannot(_NOT_TEXT)
         if self._whole:
             values.append(key)
         elif self._exact is not None:
-            found = self._exact.read(key if self._alone is None else _document(key, self._alone))
+            try:
+                text = key.decode()
+            except UnicodeDecodeError:
+                return _cannot(_NOT_TEXT)
+            found = self._exact.read(key if self._alone is None else _document(key, text, self._alone))
             if isinstance(found, Bad):
                 return _cannot(found.reason.replace("the value", "the key"))
             values += found
@@ -83,9 +89,8 @@ def needed(upsert: Upsert) -> list[str]:
     return list(dict.fromkeys([*upsert.key, *([] if upsert.order_by == "offset" else [upsert.order_by])]))
 
 
-def _document(key: bytes, alone: Field) -> bytes:
+def _document(key: bytes, text: str, alone: Field) -> bytes:
     """The key as a JSON object: as it is, or made of a plain value."""
-    text = key.decode(errors="replace")
     first = _first(text)
     if isinstance(first, dict) and alone.name in first:
         return key

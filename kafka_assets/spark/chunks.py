@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted_bad, millis, seen_of
-from kafka_assets.spark.decode import BAD, TOPIC, decode, undecoded
+from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted_bad, seen_of
+from kafka_assets.spark.decode import BAD, TOPIC, decode, millis, undecoded
 from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
 from kafka_assets.spark.reached import reached
 from kafka_assets.streams import Stream, Upsert
@@ -98,7 +98,7 @@ def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transf
     if expected := sum(part.deleted for part in seen.values()):
         found = deletes_of(raw, landed.schema, stream.upsert)
         deletes, refused = _told(found, expected, stream.upsert)
-        bad += [_bad_record(row) for row in refused.to_pylist()]
+        bad += _bad(refused)
         seen = _added(seen, refused, bad=1, deleted=-1)
     return Chunk(rows=rows, seen=seen, bad=tuple(bad), deletes=deletes)
 
@@ -138,11 +138,11 @@ def _added(seen: dict[SliceKey, Seen], records: pa.Table, *, bad: int, deleted: 
 
 def fetched(found: DataFrame, expected: int, what: str) -> Iterator[BadRecord]:
     """The bytes of records that could not become rows, by a second read of the same offsets."""
-    return (_bad_record(row) for row in _all_of(found, expected, what).to_pylist())
+    return _bad(_all_of(found, expected, what))
 
 
 def _all_of(found: DataFrame, expected: int, what: str) -> pa.Table:
-    records = found.toArrow()
+    records = found.withColumn("timestamp", millis()).toArrow()
     if records.num_rows != expected:
         raise CountsDisagree(
             f"{expected} {what} were counted, and {records.num_rows} found when their bytes were fetched",
@@ -152,13 +152,15 @@ def _all_of(found: DataFrame, expected: int, what: str) -> pa.Table:
     return records
 
 
-def _bad_record(row: dict[str, Any]) -> BadRecord:
-    return BadRecord(
-        partition=row[PARTITION],
-        offset=row[OFFSET],
-        reason=row["reason"],
-        key=row["key"],
-        value=row["value"],
-        headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
-        timestamp=millis(row["timestamp"]),
-    )
+def _bad(records: pa.Table) -> Iterator[BadRecord]:
+    parts = records.select([PARTITION, OFFSET, "reason", "key", "value", "headers", "timestamp"])
+    for partition, offset, reason, key, value, headers, timestamp in (row.values() for row in parts.to_pylist()):
+        yield BadRecord(
+            partition=partition,
+            offset=offset,
+            reason=reason,
+            key=key,
+            value=value,
+            headers=tuple((header["key"], header["value"]) for header in headers or ()),
+            timestamp=timestamp,
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import Column
@@ -11,13 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from kafka_assets.records import OFFSET, PARTITION, TIMESTAMP, Seen
 from kafka_assets.slices import SliceKey
-from kafka_assets.spark.decode import BAD
+from kafka_assets.spark.decode import BAD, millis
 from kafka_assets.streams import Stream
 
 SIZE, PRINT = "_kafka_size", "_kafka_print"
 """Of each record, where it is counted after it was decoded."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def size() -> Column:
@@ -38,7 +35,7 @@ def counted(slices: Sequence[SliceKey]) -> list[Column]:
     columns: list[Column] = []
     for number, part in enumerate(slices):
         inside = _inside(part, partition="partition", offset="offset")
-        stamp = F.when(inside, F.col("timestamp"))
+        stamp = F.when(inside, millis())
         columns += [
             F.count_if(inside).alias(f"read_{number}"),
             F.count_if(inside & F.col("value").isNull()).alias(f"null_{number}"),
@@ -64,8 +61,8 @@ def counted_whole() -> list[Column]:
         F.count(F.lit(1)).alias("read_0"),
         F.count_if(F.col(BAD).isNotNull()).alias("bad_0"),
         F.sum(SIZE).alias("bytes_0"),
-        F.min(TIMESTAMP).alias("first_0"),
-        F.max(TIMESTAMP).alias("last_0"),
+        F.min(F.unix_millis(TIMESTAMP)).alias("first_0"),
+        F.max(F.unix_millis(TIMESTAMP)).alias("last_0"),
         F.bit_xor(PRINT).alias("print_0"),
     ]
 
@@ -84,19 +81,12 @@ def seen_of(found: Mapping[str, Any], slices: Sequence[SliceKey], stream: Stream
             bad=found[f"bad_{number}"],
             deleted=0 if stream.upsert is None else found[f"null_{number}"],
             bytes_read=found[f"bytes_{number}"] or 0,
-            first_timestamp=millis(found[f"first_{number}"]),
-            last_timestamp=millis(found[f"last_{number}"]),
+            first_timestamp=found[f"first_{number}"],
+            last_timestamp=found[f"last_{number}"],
             fingerprint=found[f"print_{number}"] or 0,
         )
         for number, part in enumerate(slices)
     }
-
-
-def millis(stamp: datetime | None) -> int | None:
-    if stamp is None:
-        return None
-    aware = stamp.astimezone(UTC) if stamp.tzinfo is None else stamp
-    return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _inside(part: SliceKey, *, partition: str, offset: str) -> Column:

@@ -60,8 +60,18 @@ def decode(raw: DataFrame, *, format: str, schema: str, also: Sequence[Column] =
     `also` are further columns, of what the source gave.
     """
     read, values, bad = _read(raw, format=format, schema=schema)
-    carried = [F.col(theirs).alias(ours) for ours, theirs in CARRIED.items()]
+    carried = [(when() if theirs == "timestamp" else F.col(theirs)).alias(ours) for ours, theirs in CARRIED.items()]
     return read.select(*values, *carried, bad.alias(BAD), *also)
+
+
+def when() -> Column:
+    """A record's timestamp; a negative one says that there is none."""
+    return F.when(F.unix_millis("timestamp") >= 0, F.col("timestamp"))
+
+
+def millis() -> Column:
+    """The same in ms since 1970: Python has no year past 9999, and a producer's clock may."""
+    return F.unix_millis(when())
 
 
 def undecoded(raw: DataFrame, *, format: str, schema: str) -> DataFrame:

@@ -24,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from kafka_assets.errors import StreamError
 from kafka_assets.records import KEY, OFFSET, PARTITION, TIMESTAMP
+from kafka_assets.spark.decode import when
 from kafka_assets.spark.decode_json import decode_json
 from kafka_assets.streams import Stream, Upsert
 
@@ -73,15 +74,18 @@ def deletes_of(raw: DataFrame, landed: T.StructType, upsert: Upsert) -> DataFram
     inside = [name for name in _needed(upsert) if name not in (KEY, TIMESTAMP)]
     fields = T.StructType([T.StructField(name, landed[name].dataType, nullable=False) for name in inside])
     reasons = [F.when(F.col("key").isNull(), F.lit("a tombstone without a key"))]
+    not_text = F.when(~F.is_valid_utf8(F.col("key").cast("STRING")), _cannot("it is not valid UTF-8"))
     columns: dict[str, Column] = {}
     if KEY in upsert.key and landed[KEY].dataType == T.StringType():
         columns[KEY] = F.col("key").cast("STRING")
-        reasons.append(F.when(~F.is_valid_utf8(columns[KEY]), _cannot("it is not valid UTF-8")))
+        reasons.append(not_text)
     elif KEY in upsert.key:
         columns[KEY] = F.col("key")
     if [field.dataType for field in fields] == [T.BinaryType()]:
         columns[inside[0]] = F.col("key")
     elif inside:
+        # Asked of the key's own bytes: what is made of them is read as a value, with its invalid bytes replaced.
+        reasons.append(not_text)
         alone = fields[0] if len(inside) == 1 and KEY not in upsert.key else None
         # The key is decoded as a value is, so that equal ones become equal.
         carrying = gone.select("partition", "offset", *_BYTES, _document(alone).alias("value"))
@@ -90,7 +94,8 @@ def deletes_of(raw: DataFrame, landed: T.StructType, upsert: Upsert) -> DataFram
         # What stands there as the value is the key.
         reasons.append(F.when(bad.isNotNull(), _cannot(F.replace(bad, F.lit("the value"), F.lit("the key")))))
     if upsert.order_by == TIMESTAMP:
-        columns[TIMESTAMP] = F.col("timestamp")
+        columns[TIMESTAMP] = when()
+        reasons.append(F.when(columns[TIMESTAMP].isNull(), _cannot("the record has no timestamp")))
     return gone.select(
         *(column.alias(name) for name, column in columns.items()),
         F.col("partition").alias(PARTITION),

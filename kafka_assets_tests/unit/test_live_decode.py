@@ -15,6 +15,7 @@ from kafka_assets.live.declared import declared
 from kafka_assets.live.decode import Decoder
 from kafka_assets.live.json_exact import Bad as BadReading
 from kafka_assets.live.json_exact import ExactJson
+from kafka_assets.live.json_shape import Shape
 from kafka_assets.live.landed import landed_schema
 from kafka_assets.live.values import JsonValues
 from kafka_assets.slices import SliceKey
@@ -209,6 +210,81 @@ def test_undeclared_fields_are_learned_and_bulk_goes_on() -> None:
     assert set(found.bad) == set(spoiled)
     assert "twice" in found.bad[7]
     assert found.rows.num_rows == 997
+
+
+@pytest.mark.parametrize("opened", [b"[", b'{"id":'])
+def test_no_depth_ends_the_reading(opened: bytes) -> None:
+    closed = b"]" if opened == b"[" else b"}"
+    deep = [opened * depth + b"1" + closed * depth for depth in (40, 300, 700, 996, 1000)]
+    values: list[bytes | None] = [GOOD] * 200
+    values[100:105] = [b'{"id":8,"z":' + one + b"}" for one in deep]
+    values[150:155] = [b'{"note":' + one + b"}" for one in deep]
+    found = JsonValues(declared(RECORD_SCHEMA, "json")).read(values)
+    assert found.rows.column("id").to_pylist() == [7] * 100 + [8] * 4 + [7] * 90
+    assert set(found.bad) == {104, *range(150, 155)}
+    assert found.bad[153].endswith("… does not fit STRING exactly")
+
+
+def test_objects_that_are_keyed_by_an_id_are_not_learned_for_ever() -> None:
+    fields = declared("id BIGINT, inner STRUCT<x: INT>", "json")
+    reader, shape = JsonValues(fields), Shape(fields)
+    plain = [b'{"id":%d,"more":{"a":1.5},"inner":{"x":1}}' % number for number in range(200)]
+    keyed = [
+        b'{"id":%d,"more":{"k%d":1},"inner":{"x":1,"k%d":1},"kinds":[{"k%d":[]}]}' % ((n,) * 4) for n in range(200)
+    ]
+    taught = 0
+    for line in keyed:
+        if shape.teaches(line):
+            shape.learn(line)
+            taught += 1
+    assert taught < 50
+    assert shape.schema.names == ["id", "inner", "more", "kinds"]
+    assert shape.schema.field("inner").type == pa.struct([("x", pa.int32())])
+    assert not any(map(shape.teaches, plain))
+    # Records without such keys are read in bulk, after as before.
+    for values in (plain, keyed, plain):
+        assert reader.read(values).rows.column("id").to_pylist() == list(range(200))
+    for _ in range(json_bulk.PAUSE):
+        reader.bulk.read([GOOD] * 200)
+    assert reader.bulk.read([b'{"id":1,"more":{},"inner":{"x":1}}'] * 200)[2] == []
+
+
+def test_wide_records_are_learned_until_there_are_too_many_fields() -> None:
+    shape = Shape(declared("id BIGINT", "json"))
+
+    def wide(count: int) -> bytes:
+        return b'{"id":1,%s}' % b",".join(b'"k%d":%d' % (number, number) for number in range(count))
+
+    for count in (10, 400, 450):
+        shape.learn(wide(count))
+        assert not shape.teaches(wide(count))
+        assert len(shape.schema) == 1 + count
+    shape.learn(wide(2_000))
+    assert shape.schema.names == ["id"]
+    assert not shape.teaches(wide(2_000))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        ("INT", "999.0", "999.0"),
+        ("DOUBLE", "1e400", "1e400"),
+        ("DOUBLE", "1e999999999", "1e999999999"),
+        ("DECIMAL(5,2)", "9.6E-05", "9.6E-05"),
+        ("DECIMAL(5,2)", "1E-999999999", "1E-999999999"),
+        ("DECIMAL(5,2)", '"1.5"', '"1.5"'),
+        ("STRING", "[1]", "[1]"),
+        ("STRING", '{"plan": "pro", "seats":3}', '{"plan":"pro","seats":3}'),
+        ("ARRAY<STRING>", '[1.50,"a",null,true,{}]', '[1.50,"a",null,true,{}]'),
+        ("BIGINT", "[1,2,[3,4]]", "[1,2,[3,4]]"),
+        ("BIGINT", f'["{"x" * 70}"]', f'["{"x" * 58}…'),
+        ("BIGINT", f'"{"x" * 70}"', f'"{"x" * 60}…"'),
+        ("STRING", "7" * 70, "7" * 60 + "…"),
+    ],
+)
+def test_a_reason_shows_the_value_as_its_record_has_it(kind: str, given: str, said: str) -> None:
+    [found] = _exact(f"v {kind}", [f'{{"v":{given}}}'.encode()])
+    assert found == f"v: {said} does not fit {kind} exactly"
 
 
 def test_one_bad_record_costs_only_its_neighbours_a_second_look() -> None:
@@ -450,3 +526,35 @@ def test_a_slice_scope_is_refused() -> None:
 
 def test_every_field_of_the_judge_is_declared() -> None:
     assert declared(FUZZED, "json").names == list(FIELDS)
+
+
+def test_a_timestamp_that_is_none_is_null_and_deletes_nothing_that_is_ordered_by_it() -> None:
+    stamps = [(1, 5), (0, 0), (1, -1), (1, -(2**63)), (1, 2**63 - 1), (1, 253_402_300_800_000)]
+
+    def taken(value: bytes | None) -> Batch:
+        made = batch([b'{"id":1}'] * 6, [value] * 6, first=10)
+        made.stamps = list(stamps)
+        return made
+
+    stream = _stream(RECORD_SCHEMA, mode="upsert", key=["id"], order_by="kafka_timestamp")
+    for value in (b'{"id":1}', b'{"note":"no key"}', None):
+        chunk = Decoder(stream).chunk({KEY: taken(value)})
+        told = chunk.deletes if value is None else chunk.rows
+        assert told is not None
+        landed = [] if value == b'{"note":"no key"}' else [10, 15]
+        assert told.column("kafka_offset").to_pylist() == landed
+        assert sorted(one.offset for one in chunk.bad) == [at for at in range(10, 16) if at not in landed]
+        seen = chunk.seen[KEY]
+        assert (seen.first_timestamp, seen.last_timestamp) == (5, 253_402_300_800_000)
+        for one in chunk.bad:
+            assert one.timestamp == {10: 5, 15: 253_402_300_800_000}.get(one.offset)
+
+
+def test_a_key_that_is_no_text_deletes_no_other_key() -> None:
+    keys = [b"caf\xe9", b"caf\xea", b"\xed\xa0\x80", b'{"note":"caf\xe9"}', "caf\ufffd".encode(), b'{"note":1e400}']
+    stream = _stream(RECORD_SCHEMA, mode="upsert", key=["note"])
+    chunk = Decoder(stream).chunk({KEY: batch(keys, [None] * len(keys), first=10)})
+    assert chunk.deletes is not None
+    assert chunk.deletes.column("note").to_pylist() == ["caf\ufffd"]
+    assert sorted(one.offset for one in chunk.bad) == [10, 11, 12, 13, 15]
+    assert all("does not tell what it deletes: it is not valid UTF-8" in one.reason for one in chunk.bad[:4])
