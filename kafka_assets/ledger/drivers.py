@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
-from kafka_assets.errors import SettingsError
+from kafka_assets.errors import LedgerBusy, SettingsError
 from kafka_assets.settings import make_private
 
 _STRICT = (
@@ -179,3 +179,17 @@ def _write_ahead(cursor: DBAPICursor) -> None:
 
 def begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("kafka_assets_begin", "BEGIN"))
+
+
+def stay_in_transaction(connection: Connection, cursor: Any, statement: str, *_: object) -> None:
+    """Outside of a transaction each statement of SQLite's commits by itself, and SAVEPOINT begins one that commits.
+
+    Where a disk is full, or does not answer, SQLite ends the transaction of its own accord: nothing may follow in it.
+    """
+    if cursor.connection.in_transaction or statement.startswith("BEGIN"):
+        return
+    raise LedgerBusy(
+        "the database has ended the transaction before its end",
+        why="SQLite rolls a transaction back by itself after an error in writing, as when its disk is full",
+        cure="the whole transaction is tried again; if it stays so, look at the error before, and at the disk",
+    )

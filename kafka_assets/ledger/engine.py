@@ -24,8 +24,9 @@ from kafka_assets.ledger.drivers import (
     prepare_sqlite,
     require_returning,
     sqlite_arguments,
+    stay_in_transaction,
 )
-from kafka_assets.ledger.trouble import lost, refused_connection, translate, undecided
+from kafka_assets.ledger.trouble import lost, refused_connection, remember, translate, undecided
 
 LOCK_SECONDS = 10
 """How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
@@ -71,10 +72,12 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
         raise SettingsError(
             f"the database URL {shown(parsed)!r} is not valid", why=str(error), cure="correct KAFKA_ASSETS_DATABASE_URL"
         ) from error
+    event.listen(engine, "handle_error", remember)
     if database == "sqlite":
         require_returning(engine)
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", begin_sqlite)
+        event.listen(engine, "before_cursor_execute", stay_in_transaction)
     elif database != "postgresql":
         event.listen(engine, "connect", keep_alive)
         event.listen(engine, "connect", idle_timeout(idle_seconds))

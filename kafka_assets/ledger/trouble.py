@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import DatabaseRefused, KafkaAssetsError, LedgerBusy, SettingsError
@@ -27,6 +28,7 @@ _WORDS = {"COPY": "INSERT into", "LOAD": "INSERT into", "INSERT": "INSERT into",
 _MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
 _ANY_SWITCH = 1290
 _MYSQL_INTERRUPTED = {1317, 3024}
+_MET = "kafka_assets_trouble"
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN, _SQLITE_NOTADB = 5, 6, 8, 14, 26
 
 
@@ -56,6 +58,22 @@ def translate(error: DBAPIError) -> KafkaAssetsError | None:
     if code == _SQLITE_NOTADB:
         return SettingsError("the file is no SQLite database", why=_said(error), cure="choose another file")
     return None
+
+
+def remember(context: ExceptionContext) -> None:
+    """Keep in mind that this connection has met trouble of the database's own, whoever catches the error."""
+    error, connection = context.sqlalchemy_exception, context.connection
+    if connection is None or connection.invalidated:
+        return
+    if isinstance(error, DBAPIError) and translate(error) is not None:
+        connection.info[_MET] = True
+
+
+def met(connection: Connection, *, anew: bool = False) -> bool:
+    """Whether this connection has met such trouble, or is lost, since it was last asked for `anew`."""
+    if connection.invalidated:
+        return True
+    return bool(connection.info.pop(_MET, False) if anew else connection.info.get(_MET))
 
 
 def undecided(error: DBAPIError) -> bool:

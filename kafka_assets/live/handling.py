@@ -13,13 +13,14 @@ from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.read import StoredRecord
-from kafka_assets.errors import Permanent
+from kafka_assets.errors import Permanent, TransactionMustAbort
 from kafka_assets.ledger.trouble import translate
+from kafka_assets.live.dead_letters import Place
 from kafka_assets.live.listener import Listener
+from kafka_assets.live.reasons import said
 
 LOGGER = logging.getLogger("kafka_assets.listeners")
 
-Place = tuple[str, int, int]
 _LONGEST = 60.0
 _DOUBLED = 60
 """Times; after more, whatever `backoff` is, the pause is the longest, and a float would end."""
@@ -54,7 +55,11 @@ class Handling:
     """Waits so many seconds; True where there is to be no further try."""
     quarantine: Callable[[StoredRecord, Exception, int], object] | None = None
     sql: Callable[[], Connection] | None = None
+    require_whole: Callable[[], object] | None = None
+    """Raises where the transaction of `sql` is not the one that its unit began with."""
     producer: Producer | None = None
+    shortened: dict[Place, int] = field(default_factory=dict[Place, int])
+    """Of records that were refused as dead letters; see there."""
     tries: dict[Place, tuple[int, Exception]] = field(default_factory=dict[Place, tuple[int, Exception]])
 
     def __call__(self, records: Sequence[StoredRecord]) -> None:
@@ -82,8 +87,11 @@ class Handling:
             del self.tries[place]
         on_error = self.listener.on_error
         if self.quarantine is not None:
-            self.quarantine(record, error, tries)
-            LOGGER.warning("%s: %s:%d:%d is quarantined: %r", self.listener.group, *place, error)
+            try:
+                self.quarantine(record, error, tries)
+            except TransactionMustAbort as refused:
+                raise Again(0.0) from refused
+            LOGGER.warning("%s: %s:%d:%d is quarantined: %s", self.listener.group, *place, said(error))
         if callable(on_error):
             try:
                 on_error(record, error)
@@ -92,7 +100,7 @@ class Handling:
         elif self.quarantine is None:
             if on_error == "raise":
                 raise Raised(error)
-            LOGGER.warning("%s: %s:%d:%d is skipped: %r", self.listener.group, *place, error)
+            LOGGER.warning("%s: %s:%d:%d is skipped: %s", self.listener.group, *place, said(error))
 
     def _tried(self, given: object, place: Place) -> Exception | None:
         """Call the function until it does not raise; what it raised, when it is enough."""
@@ -112,7 +120,7 @@ class Handling:
                     raise Again(0.0 if self._enough(tries, error) else seconds) from error
                 if self._enough(tries, error):
                     return error
-                LOGGER.info("%s: try %d at %s:%d:%d failed: %r", self.listener.group, tries, *place, error)
+                LOGGER.info("%s: try %d at %s:%d:%d failed: %s", self.listener.group, tries, *place, said(error))
                 if self.pause(seconds) is True:
                     raise Stopped from error
             else:
@@ -126,6 +134,7 @@ class Handling:
         """
         for record in records:
             self.tries.pop(_place(record), None)
+            self.shortened.pop(_place(record), None)
 
     @property
     def _in_place(self) -> bool:
@@ -152,11 +161,28 @@ class Handling:
         return given
 
     def _raise_trouble(self, error: Exception) -> None:
-        """A database that is busy or gone is no fault of the record: its transaction is over."""
-        known = translate(error) if isinstance(error, DBAPIError) else None
-        if known is not None:
-            raise known from error
+        """A database that is busy or gone is no fault of the record: its transaction is over.
+
+        In the ledger's mode that error may stand behind another one: after a deadlock, taking the try back fails, too.
+        """
+        for one in [error] if self.sql is None else _behind(error):
+            known = translate(one) if isinstance(one, DBAPIError) else None
+            if known is not None:
+                raise known from error
+        if self.require_whole is not None:
+            self.require_whole()
 
 
 def _place(record: StoredRecord) -> Place:
     return record.topic, record.partition, record.offset
+
+
+def _behind(error: BaseException) -> list[BaseException]:
+    """The error, and those in whose handling it was raised."""
+    found, waiting = list[BaseException](), [error]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.append(one)
+            waiting += [other for other in (one.__cause__, one.__context__) if other is not None]
+    return found

@@ -9,8 +9,9 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Literal
 
-from sqlalchemy import Connection, Engine, RootTransaction
+from sqlalchemy import Connection, Engine
 
+from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, told
 from kafka_assets.broker.keepers import Attached, First, Nowhere
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.topic_ids import TopicIds
@@ -19,6 +20,7 @@ from kafka_assets.errors import Fenced, UsageError
 from kafka_assets.ledger.leases import LEASE_MS, Lease, new_owner
 from kafka_assets.ledger.owning import LiveConnection
 from kafka_assets.ledger.windows import Author, close_over
+from kafka_assets.live import unit_savepoint
 from kafka_assets.live.claiming import Claiming
 from kafka_assets.live.keeping import Keeper as Leases
 from kafka_assets.live.own_work import Part, keep
@@ -60,7 +62,7 @@ class InLedger(Nowhere):
         self._started: dict[Where, tuple[Lease, int]] = {}
         """Of the unit in hand: whose each partition is, and where it stood."""
         self._sql: Connection | None = None
-        self._began: tuple[RootTransaction | None, float] = (None, 0.0)
+        self._began = 0.0
 
     @property
     def sql(self) -> Connection:
@@ -79,10 +81,10 @@ class InLedger(Nowhere):
         bad = BadRecord(
             partition=record.partition,
             offset=record.offset,
-            reason=reason,
+            reason=f"{reason} · {LEFT_OUT}" if record.headers is UNREADABLE else reason,
             key=record.key,
             value=record.value,
-            headers=record.headers,
+            headers=told(record.headers),
             timestamp=record.timestamp_ms,
         )
         self._bad.append((place_of(record), bad))
@@ -135,22 +137,22 @@ class InLedger(Nowhere):
         moves = {lease: (position, unit.begins[place]) for place, (lease, position) in started.items()}
         with ExitStack() as stack:
             sql = stack.enter_context(self._connection.owning(moves))
+            unit_savepoint.begin(sql)
             self._transaction, self._moves, self._started = stack.pop_all(), moves, started
         self._bad = []
-        self._sql, self._began = sql, (sql.get_transaction(), time.monotonic())
+        self._sql, self._began = sql, time.monotonic()
+
+    def require_whole(self) -> None:
+        """See that what is done on `sql` still belongs to the unit in hand; LedgerBusy where it is to be done again."""
+        unit_savepoint.release(self.sql)
+        unit_savepoint.begin(self.sql)
 
     def done(self, unit: Unit) -> None:
-        sql, (transaction, started) = self.sql, self._began
+        sql, started = self.sql, self._began
         self._sql = None
         parts = self._parts(unit)
         with self._transaction:
-            if sql.get_transaction() is not transaction:
-                sql.rollback()
-                raise UsageError(
-                    "the transaction was ended before its unit was done",
-                    why="commit() or rollback() was called on the connection, or on a session over it",
-                    cure="leave both to the consumer; begin_nested() gives you savepoints",
-                )
+            unit_savepoint.release(sql)
             self._ids.require({part.lease.source.topic: part.lease.source.topic_id for part in parts})
             # What the outcome is asked by, should COMMIT have no answer.
             self._moves.clear()

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Engine
@@ -29,6 +30,7 @@ from kafka_assets.live.dead_letters import DeadLetters
 from kafka_assets.live.handling import Again, Handling, Raised, Stopped
 from kafka_assets.live.in_ledger import InLedger
 from kafka_assets.live.listener import QUARANTINE, Listener
+from kafka_assets.live.reasons import kind_of, message_of
 from kafka_assets.settings import load_settings
 
 LOGGER = logging.getLogger("kafka_assets.listeners")
@@ -129,12 +131,13 @@ def _consumer(
     number: int,
 ) -> Consumer:
     commit: Commit | Keeper
-    handling.quarantine = handling.sql = handling.producer = None
+    handling.quarantine = handling.sql = handling.require_whole = handling.producer = None
     if listener.commit == "ledger":
         assert engine is not None
         ledger = InLedger(engine, on_expired=listener.on_expired)
         commit = ledger
         handling.sql = lambda: ledger.sql
+        handling.require_whole = ledger.require_whole
         if listener.quarantine == QUARANTINE:
             handling.quarantine = partial(_into_ledger, ledger)
     elif listener.commit == "transaction":
@@ -144,8 +147,8 @@ def _consumer(
     else:
         commit = listener.commit
     if listener.quarantine not in (None, QUARANTINE):
-        producer = handling.producer or stack.enter_context(Producer(connection))
-        handling.quarantine = DeadLetters(producer, listener.quarantine, listener.group)
+        producer = handling.producer or stack.enter_context(Producer(_of_any_size(connection)))
+        handling.quarantine = DeadLetters(producer, listener.quarantine, listener.group, handling.shortened)
     return stack.enter_context(
         Consumer(
             connection,
@@ -160,5 +163,10 @@ def _consumer(
     )
 
 
+def _of_any_size(connection: Connection) -> Connection:
+    """What a broker has taken once, its client must not refuse for being more than its default."""
+    return replace(connection, properties={"message.max.bytes": "1000000000", **connection.properties})
+
+
 def _into_ledger(ledger: InLedger, record: StoredRecord, error: Exception, tries: int) -> None:
-    ledger.quarantine(record, f"{type(error).__name__} after {tries} tries: {error}")
+    ledger.quarantine(record, f"{kind_of(error)} after {tries} tries: {message_of(error)}")
