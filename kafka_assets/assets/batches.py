@@ -9,6 +9,8 @@ from kafka_assets.ledger.requests import Due
 
 MAX_KEYS = 100
 """Measured: each key costs a run about 50 ms in Dagster's storage."""
+MAX_OFFSETS = 1_000_000
+"""A transaction holds the locks of its slices, and their old rows, until it ends."""
 
 
 def in_batches(wanted: Sequence[Due], places: Mapping[str, int], *, max_offsets: int) -> Iterator[list[Due]]:

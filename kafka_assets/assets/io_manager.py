@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import dagster as dg
 import pyarrow as pa
@@ -13,7 +14,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.decorator import declared_by
 from kafka_assets.assets.failure import failure_of
-from kafka_assets.assets.land import keep_failure, land
+from kafka_assets.assets.land import Asking, Unlanded, keep_failure, land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
 from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
 from kafka_assets.assets.names import FORCE_TAG
@@ -26,7 +27,7 @@ from kafka_assets.ledger.publications import results
 from kafka_assets.ledger.readers import require_same
 from kafka_assets.settings import load_settings
 from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
-from kafka_assets.slices import SliceKey
+from kafka_assets.slices import SliceKey, readable
 from kafka_assets.spark.decode_schema import declared
 from kafka_assets.streams import Derived, Stream
 
@@ -65,8 +66,13 @@ class SliceIOManager(dg.ConfigurableIOManager):
             )
         try:
             self._land(context, self.engine, landing, obj)
-        except dg.Failure:
-            raise
+        except Unlanded as error:
+            for keys, why in error.failed:
+                context.log.error(f"{readable(keys)}: {why}")
+            keys, first = error.failed[0]
+            failure = failure_of(first, self.engine, landing.stream, keys)
+            said = f"{error} · the first: {failure.description}"
+            raise dg.Failure(said, metadata=failure.metadata, allow_retries=failure.allow_retries) from first
         except Exception as error:
             raise failure_of(error, self.engine, landing.stream, landing.keys) from error
 
@@ -135,14 +141,9 @@ class SliceIOManager(dg.ConfigurableIOManager):
 
     def _land(self, context: dg.OutputContext, engine: Engine, landing: Landing, frame: object) -> None:
         asked = asked_of(landing.tags, run_of=context.step_context.instance.get_run_by_id)
-        published = land(
-            engine,
-            landing,
-            frame,
-            replaces=asked.replaces,
-            keeps=asked.keeps,
-            force=landing.tags.get(FORCE_TAG) == "true",
-        )
+        force = landing.tags.get(FORCE_TAG) == "true"
+        say = cast("Callable[[str], None]", context.log.info)
+        published = land(engine, landing, frame, Asking(asked.replaces, force, asked.keeps, say))
         rows = results(engine, [one.publication.id for one in published])
         lags = lag_after(engine, landing.stream)
         for one in published:

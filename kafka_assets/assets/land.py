@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Protocol, cast, runtime_checkable
 
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
+from kafka_assets.assets.batches import MAX_KEYS, MAX_OFFSETS
 from kafka_assets.assets.faults import Fault, fault_of
 from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
-from kafka_assets.errors import KafkaAssetsError, OffsetsExpired, Retryable, SliceRefused, TopicChanged, Truncated
+from kafka_assets.errors import (
+    KafkaAssetsError,
+    LeaseHeld,
+    OffsetsExpired,
+    Retryable,
+    SliceRefused,
+    TopicChanged,
+    Truncated,
+)
 from kafka_assets.ledger import windows
 from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, release
 from kafka_assets.ledger.engine import read
@@ -20,14 +31,16 @@ from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.stalls import stall
-from kafka_assets.records import BadRecord, Refused, Seen
+from kafka_assets.records import BadRecord, Chunk, Chunks, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published, Work, publish
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
-from kafka_assets.slices import SliceKey
+from kafka_assets.slices import SliceKey, readable
 from kafka_assets.spark.refused import fetch_refused
 from kafka_assets.streams import Stream
+
+_log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -37,36 +50,121 @@ class Observed(Protocol):
     def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]: ...
 
 
-def land(
-    engine: Engine, landing: Landing, frame: object, *, replaces: bool, force: bool, keeps: Collection[str] = ()
-) -> list[Published]:
+class Unlanded(Exception):
+    """Some of a run's transactions have failed, and what the others landed is committed: each with its slices."""
+
+    def __init__(self, failed: Sequence[tuple[Sequence[SliceKey], Exception]], *, landed: int, left: int) -> None:
+        super().__init__(
+            f"{len(failed)} of the run's transactions failed, {landed} slices have landed all the same"
+            + (f", and {left} were not tried" if left else "")
+        )
+        self.failed = failed
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a run lands its slices."""
+
+    replaces: bool
+    force: bool
+    keeps: Collection[str] = ()
+    """Runs whose results stay, though this one replaces."""
+    say: Callable[[str], None] = _log.debug
+    """Is told what the run claims, reads and commits."""
+
+
+def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> list[Published]:
     """Publish the slices of a landing, once; what went wrong is written into its claims.
 
-    `keeps`: runs whose results stay, though this one replaces.
+    A run of many slices has several transactions, each with bounds: where one of them fails, the others go on if
+    they may, and Unlanded tells of it in the end.
     """
     landing.steps.now("claim")
     ensure_schema(engine)
     found = find(engine, asset=landing.stream.asset, keys=landing.keys)
-    wanted = [one for one in found.values() if not one.stays(replaces=replaces, keeps=keeps)]
+    wanted = [one for one in found.values() if not one.stays(replaces=asking.replaces, keeps=asking.keeps)]
     done = [Published(one, one.committed_attempt or 0, None) for one in found.values() if one not in wanted]
     if not wanted:
         return done
     _refuse_lost(wanted)
     _refuse_open(engine, wanted)
+    parts = _transactions(wanted, max_offsets=max(MAX_OFFSETS, landing.stream.slices.max_records))
+    failed: list[tuple[Sequence[SliceKey], Exception]] = []
+    landed = tried = 0
+    for some in parts:
+        keys = tuple(one.key for one in some)
+        tried += len(keys)
+        try:
+            done += _land(engine, replace(landing, keys=keys), frame, some, asking)
+            landed += len(keys)
+        except Exception as error:
+            if len(parts) == 1:
+                raise
+            failed.append((keys, error))
+            if not (fault_of(error) is Fault.SLICE or isinstance(error, LeaseHeld)):
+                break  # what comes after would fail by the same
+    if failed:
+        raise Unlanded(failed, landed=landed, left=len(wanted) - tried)
+    return done
+
+
+def _transactions(wanted: Sequence[Publication], *, max_offsets: int) -> list[list[Publication]]:
+    """Slices in the order of their keys, so many for a transaction each."""
+    parts: list[list[Publication]] = []
+    offsets = 0
+    for one in sorted(wanted, key=lambda publication: publication.key):
+        if not parts or len(parts[-1]) == MAX_KEYS or offsets + one.key.offsets > max_offsets:
+            parts.append([])
+            offsets = 0
+        parts[-1].append(one)
+        offsets += one.key.offsets
+    return parts
+
+
+def _land(
+    engine: Engine, landing: Landing, frame: object, wanted: Sequence[Publication], asking: Asking
+) -> list[Published]:
+    """One transaction: claim, publish, give back."""
+    landing.steps.now("claim")
     # Dagster tries a run again only when that one is over, and long before the lease that it held would end.
-    claims = claim(engine, wanted, run_id=landing.run_id, force=force, over=keeps, lease_ms=LEASE_MS)
+    claims = claim(engine, wanted, run_id=landing.run_id, force=asking.force, over=asking.keeps, lease_ms=LEASE_MS)
+    asking.say(
+        f"claimed {readable(landing.keys)}: {len(claims)} slices, {sum(one.offsets for one in landing.keys):,} offsets,"
+        f" attempt {max(one.attempt for one in claims)}"
+    )
     try:
         with kept_alive(engine, claims, lease_ms=LEASE_MS) as alive:
-            published = _publish(engine, landing, frame, claims, alive, replaces=replaces, force=force, keeps=keeps)
+            published = _publish(engine, landing, frame, claims, alive, asking)
     except BaseException as error:
         # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
         # somebody ended the run, which is no Exception, says nothing against its slices.
         with suppress(Retryable):
             _give_back(engine, claims, landing.stream, error, code_version=landing.code_version)
         raise
+    asking.say(_committed(published))
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
-    return [*done, *published]
+    return published
+
+
+def _committed(published: Sequence[Published]) -> str:
+    outcomes = [one.outcome for one in published if one.outcome is not None]
+    counts = {name: sum(getattr(one, name) for one in outcomes) for name in ("landed", "filtered", "quarantined")}
+    told = ", ".join(f"{count:,} records {name}" for name, count in counts.items() if count or name == "landed")
+    return f"committed {len(outcomes)} slices: {told}"
+
+
+def _told(chunks: Chunks, say: Callable[[str], None]) -> Chunks:
+    """The same chunks, each of them told of."""
+
+    def read() -> Iterator[Chunk]:
+        for number, chunk in enumerate(chunks(), start=1):
+            records = sum(part.read for part in chunk.seen.values())
+            size = sum(part.bytes_read for part in chunk.seen.values())
+            say(f"read chunk {number}, {readable(list(chunk.seen))}: {records:,} records, {size / 1e6:,.1f} MB")
+            yield chunk
+
+    return read
 
 
 def keep_failure(
@@ -120,15 +218,12 @@ def _publish(
     frame: object,
     claims: Sequence[Claim],
     alive: Held,
-    *,
-    replaces: bool,
-    force: bool,
-    keeps: Collection[str],
+    asking: Asking,
 ) -> list[Published]:
     stream, steps = landing.stream, landing.steps
     held = [one.publication for one in claims]
     steps.now("offsets")
-    readable = _readable_from(landing, held)
+    read_from = _readable_from(landing, held)
     steps.now("spark")
     schema = landing.schema(cast(DataFrame, frame))
     steps.now("table")
@@ -145,7 +240,7 @@ def _publish(
     )
 
     def confirm(seen: Mapping[SliceKey, Seen]) -> None:
-        _confirm(landing, held, readable, seen)
+        _confirm(landing, held, read_from, seen)
 
     def fetch(refused: Sequence[Refused]) -> Sequence[BadRecord]:
         topic = refused[0].topic
@@ -154,16 +249,16 @@ def _publish(
     work = Work(
         claims=claims,
         table=table,
-        chunks=alive.while_held(landing.chunks(readable)),
+        chunks=_told(alive.while_held(landing.chunks(read_from)), asking.say),
         confirm=confirm,
-        expired={key: start for key, start in readable.items() if start > key.start},
+        expired={key: start for key, start in read_from.items() if start > key.start},
         bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio),
         run_id=landing.run_id,
         code_version=landing.code_version,
-        replaces=replaces,
-        keeps=keeps,
+        replaces=asking.replaces,
+        keeps=asking.keeps,
         fetch=fetch,
-        force=force,
+        force=asking.force,
         recheck=landing.recheck,
         fingerprints=landing.fingerprints,
         steps=steps,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from kafka_assets.assets.batches import in_batches
+from kafka_assets.assets.batches import MAX_OFFSETS, in_batches
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import FORCE_TAG
 from kafka_assets.assets.run_tags import run_tags
@@ -15,9 +15,6 @@ from kafka_assets.assets.runner import Runner
 from kafka_assets.ledger.requests import Due
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
-
-MAX_OFFSETS = 1_000_000
-"""What a run replays is one transaction, which holds its slices' rows until it ends."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 from sqlalchemy import Engine
 
-from kafka_assets.assets.batches import in_batches, urgent
+from kafka_assets.assets.batches import MAX_OFFSETS, in_batches, urgent
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import STREAM_TAG
 from kafka_assets.assets.run_tags import run_tags, token_of
@@ -54,7 +54,7 @@ def request_runs(
     if free <= 0 or not wanted or (stalled is not None and (busy or not begin_try(engine, stalled))):
         return []
     free = free if stalled is None else 1
-    max_offsets = max(stream.slices.max_records, 1_000_000)
+    max_offsets = max(stream.slices.max_records, MAX_OFFSETS)
     add_keys(instance, stream, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)])
     known = places(instance, stream)
     requests: list[dg.RunRequest] = []

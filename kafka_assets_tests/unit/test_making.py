@@ -20,7 +20,7 @@ from kafka_assets.assets import landing as landings
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.failure import failure_of
 from kafka_assets.assets.io_manager import SliceIOManager
-from kafka_assets.assets.land import land
+from kafka_assets.assets.land import Asking, Unlanded, land
 from kafka_assets.assets.landing import Landing, united
 from kafka_assets.assets.making import called
 from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER, KAFKA, SPARK, TOKEN_TAG
@@ -31,7 +31,7 @@ from kafka_assets.records import BadRecord
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 from kafka_assets.testing import Session
-from kafka_assets_tests.ledgers import ASSET, Attempt, plan, rows, scalar
+from kafka_assets_tests.ledgers import ASSET, Attempt, chunk_of, plan, rows, scalar
 
 NARROW = TableIncompatible("the table is too narrow")
 GONE = SparkUnavailable("Spark cannot be reached")
@@ -114,7 +114,7 @@ def test_the_same_holds_after_the_claim(engine: Engine) -> None:
     keys = plan(engine, slices=[(0, 5)])
     for attempt in range(1, 4):
         with pytest.raises(SparkUnavailable):
-            land(engine, SchemaRaises(**landing(keys)), None, replaces=False, force=False)
+            land(engine, SchemaRaises(**landing(keys)), None, Asking(replaces=False, force=False))
         assert claims(engine) == [("planned", attempt, 0, "Spark cannot be reached")]
 
 
@@ -122,7 +122,7 @@ def test_what_no_slice_can_help_is_counted_against_none_and_gone_when_one_lands(
     keys = plan(engine, slices=[(0, 5), (5, 9)])
     for attempt in range(1, 4):
         with pytest.raises(TableIncompatible):
-            land(engine, SchemaRaises(**landing(keys), error=NARROW), None, replaces=False, force=False)
+            land(engine, SchemaRaises(**landing(keys), error=NARROW), None, Asking(replaces=False, force=False))
         assert claims(engine) == [("planned", attempt, 0, "the table is too narrow")] * 2
     assert rows(engine, "select not_before from kafka_claim") == [(None,)] * 2, "they wait as one"
     assert rows(engine, "select asset, failure, code_version, tries from kafka_stall") == [
@@ -290,6 +290,44 @@ def landing(keys: list[SliceKey]) -> dict[str, Any]:
         "stream": stream_of(orders), "keys": tuple(keys), "spark": None, "records": Raising(GONE), "transform": None,
         "code_version": "v1", "tags": {}, "run_id": "run", "tell": None,
     }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Crafted(Landing):
+    """Gives rows without Spark; of one slice none are to be had."""
+
+    bad: SliceKey | None = None
+
+    def schema(self, frame: Any) -> Any:
+        return chunk_of(self.keys[0]).rows.schema
+
+    def chunks(self, read_from: Any) -> Any:
+        def read() -> Any:
+            for key in self.keys:
+                if key == self.bad:
+                    raise SliceFailed("too many bad records")
+                yield chunk_of(key)
+
+        return read
+
+
+def test_a_run_of_many_slices_is_cut_into_transactions_and_one_that_fails_stops_no_other(engine: Engine) -> None:
+    keys = plan(engine, slices=[(at, at + 1) for at in range(250)])
+    said: list[str] = []
+    asking = Asking(replaces=False, force=False, say=said.append)
+    with pytest.raises(Unlanded, match="1 of the run's transactions failed, 150 slices have landed") as failed:
+        land(engine, Crafted(**landing(keys), bad=keys[120]), None, asking)
+    [(mine, error)] = failed.value.failed
+    assert (list(mine), str(error)) == (keys[100:200], "too many bad records")
+    assert rows(engine, "select start_offset from kafka_publication where state = 'committed' order by 1") == [
+        (at,) for at in (*range(100), *range(200, 250))
+    ]
+    assert scalar(engine, "select count(*) from kafka_claim where failure is not null and failures_alone = 0") == 100
+    assert said[0] == "claimed orders:0:0-1 (+99): 100 slices, 100 offsets, attempt 1"
+    assert said[1].startswith("read chunk 1, orders:0:0-1: 1 records")
+    assert "committed 100 slices: 100 records landed" in said
+    assert len(land(engine, Crafted(**landing(keys)), None, asking)) == 250
+    assert scalar(engine, "select count(*) from orders") == 250
 
 
 class Undecoded(Landing):
