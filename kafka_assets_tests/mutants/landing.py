@@ -62,6 +62,27 @@ OF_RESULTS = (
         "unit/test_tick.py::test_a_topic_that_is_gone_takes_no_place_of_those_that_wait",
     ),
     mutant(
+        "a run that Dagster never started is waited for",
+        "_may_come",
+        "    return patience is not None and ",
+        "    return patience is None or ",
+        "unit/test_tick.py::test_a_run_that_dagster_never_started_is_asked_for_again_once_its_request_has_had_its_time",
+    ),
+    mutant(
+        "what no slice can help gives slices up",
+        "_give_back",
+        "counts=fault is Fault.SLICE",
+        "counts=fault in (Fault.SLICE, Fault.STREAM)",
+        "unit/test_making.py::test_what_the_declaration_causes_before_anything_is_claimed_is_no_slices_fault[error0]",
+    ),
+    mutant(
+        "many runs try what keeps all slices from landing",
+        "request_runs",
+        "    free = free if stalled is None else 1\n",
+        "",
+        "unit/test_tick.py::test_what_keeps_all_slices_from_landing_is_tried_by_one_run_at_a_time",
+    ),
+    mutant(
         "what was given up of a deleted topic is so for ever",
         "given_up",
         ', p.state != "committed", s.kind == "normal")\n            .group_by',
