@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,12 +18,14 @@ import pyarrow as pa
 from kafka_assets.live.json_numbers import WIDEST, Misfit, fits, is_kept, is_wide, room_of, rounded
 from kafka_assets.live.json_text import DEEPEST, Number, Parsed
 from kafka_assets.live.json_values import EXACT_INTEGERS, is_changed
+from kafka_assets.live.landed import fields_of
 
 ESCAPE_BYTES = 5
 KEY_BYTES = 5
 LEAST = 2
 TOO_BIG = 16 << 20
 """A VARIANT holds less than this."""
+_WORDS = ("true", "false", '"Infinity"', '"-Infinity"')
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E-?[0-9]+)?")
 
 
@@ -37,6 +39,11 @@ class Field:
     @cached_property
     def bytes(self) -> int:
         return len(self.name.encode())
+
+    @cached_property
+    def name_lengths(self) -> list[int]:
+        """The bytes of each name that an object in it may have, its own first."""
+        return [self.bytes, *_name_lengths(self.kind)]
 
     @cached_property
     def is_witnessed(self) -> bool:
@@ -57,6 +64,18 @@ class Field:
         if pa.types.is_nested(kind):
             return lambda given, value: LEAST
         return lambda given, value: len(given.encode(errors="replace")) + 2
+
+
+def _name_lengths(kind: Any) -> Iterator[int]:
+    if pa.types.is_struct(kind):
+        for field in fields_of(kind):
+            yield len(field.name.encode())
+            yield from _name_lengths(field.type)
+    elif pa.types.is_list(kind):
+        yield from _name_lengths(kind.value_type)
+    elif pa.types.is_map(kind):
+        yield 0
+        yield from _name_lengths(kind.item_type)
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ class Record:
     @property
     def _is_doubted(self) -> bool:
         text, spare = self.text, self._spare
-        second_key = min(field.bytes for field in self.fields) + KEY_BYTES
+        second_key = min(length for field in self.fields for length in field.name_lengths) + KEY_BYTES
         return (
             not text.startswith("{")
             or not text.endswith("}")
@@ -128,7 +147,7 @@ class Record:
         if pa.types.is_floating(field.kind):
             return self._double_doubted(float(given))
         if pa.types.is_string(field.kind) or pa.types.is_binary(field.kind):
-            return given.startswith(("{", "[")) or given in ("true", "false") or _NUMBER.fullmatch(given) is not None
+            return given.startswith(("{", "[")) or given in _WORDS or _NUMBER.fullmatch(given) is not None
         return False
 
     def _double_doubted(self, double: float) -> bool:

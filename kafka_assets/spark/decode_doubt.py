@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -43,9 +42,12 @@ class Look:
     """The field in the second look."""
 
 
-def room_for_harm(text: Column, spare: Column, names: Sequence[str]) -> Column:
-    """Whether the record is long enough for a second key, an escape, or text after the object."""
-    second_key = min(len(name.encode()) for name in names) + KEY_BYTES
+def room_for_harm(text: Column, spare: Column, shortest: int) -> Column:
+    """Whether the record is long enough for a second key, an escape, or text after the object.
+
+    `shortest` are the bytes of the shortest name that a declared object may have, at any depth.
+    """
+    second_key = shortest + KEY_BYTES
     return (
         ~F.startswith(text, F.lit("{"))
         | ~F.endswith(text, F.lit("}"))
@@ -56,10 +58,14 @@ def room_for_harm(text: Column, spare: Column, names: Sequence[str]) -> Column:
 
 
 def text_doubted(look: Look) -> Column:
-    """A number, an object, an array or a boolean, once it is text, begins like this; most texts do not."""
+    """A number, an object, an array or a boolean, once it is text, begins like this; most texts do not.
+
+    A number past all doubles is the text "Infinity", with its quotes.
+    """
     text = look.witness
     number = (text >= "-") & (text < ":") & text.rlike(r"\A-?\d+(?:\.\d+)?(?:E-?\d+)?\z")
-    return number | F.startswith(text, F.lit("{")) | F.startswith(text, F.lit("[")) | text.isin("true", "false")
+    other = text.isin("true", "false", '"Infinity"', '"-Infinity"')
+    return number | F.startswith(text, F.lit("{")) | F.startswith(text, F.lit("[")) | other
 
 
 def text_replaced(text: Column) -> Column:

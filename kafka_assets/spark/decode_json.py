@@ -12,6 +12,7 @@ Spark generates stays short enough for the JVM to compile it (one of all this ru
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -38,6 +39,7 @@ _TEXT, _PARSED, _BROKEN, _SPARE = "_kafka_text", "_kafka_parsed", "_kafka_broken
 _DOUBT, _WRONG, _AGAIN = "_kafka_doubt", "_kafka_wrong", "_kafka_again"
 LEAST = 2
 """Bytes that an array, a map or a struct takes at least."""
+_NESTED = (T.ArrayType, T.MapType, T.StructType)
 SHORTEST_FIELD = 5
 """Bytes that an undeclared field takes at least."""
 
@@ -144,17 +146,33 @@ def _spare(parts: list[_Part]) -> Column:
 
 
 def _doubt(parts: list[_Part]) -> Column:
-    doubt = room_for_harm(F.col(_TEXT), F.col(_SPARE), [part.field.name for part in parts])
+    shortest = min(_name_lengths(T.StructType([part.field for part in parts])))
+    doubt = room_for_harm(F.col(_TEXT), F.col(_SPARE), shortest)
     for part in parts:
         if part.reading.doubted is not None:
             doubt = doubt | F.coalesce(part.reading.doubted(part.look(F.lit(None))), F.lit(False))
     return ~F.col(_BROKEN) & doubt
 
 
+def _name_lengths(kind: T.DataType) -> Iterator[int]:
+    """The bytes of each name that an object may have, at any depth; a MAP's may have any."""
+    if isinstance(kind, T.StructType):
+        for field in kind:
+            yield len(field.name.encode())
+            yield from _name_lengths(field.dataType)
+    elif isinstance(kind, T.ArrayType):
+        yield from _name_lengths(kind.elementType)
+    elif isinstance(kind, T.MapType):
+        yield 0
+        yield from _name_lengths(kind.valueType)
+
+
 def _wrong(parts: list[_Part]) -> Column:
     wrong = F.col(_BROKEN)
-    # Bytes that are not UTF-8 leave a mark in a text, or stand in what no declared field needs.
-    replaced = F.col(_SPARE) >= SHORTEST_FIELD
+    # Bytes that are not UTF-8 leave a mark in a text, or stand in what no declared field needs: in an undeclared
+    # field, or inside an array, a map or a struct.
+    nested = any(isinstance(part.field.dataType, _NESTED) for part in parts)
+    replaced = F.col(_SPARE) >= (1 if nested else SHORTEST_FIELD)
     for part in parts:
         witness, value = F.col(part.witness_name), F.col(part.value_name)
         if isinstance(part.reading.witness, T.StringType):

@@ -18,6 +18,8 @@ from kafka_assets_tests.corpus.dress import WAYS, record
 from kafka_assets_tests.corpus.frames import AT, decoded, raw_frame
 from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
+from kafka_assets_tests.corpus.json_rules import RULES, Rule, made_of
+from kafka_assets_tests.corpus.json_rules import cases as rules
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA, Bad, Case
 
 if TYPE_CHECKING:
@@ -189,3 +191,20 @@ def test_a_classic_session_says_the_same(
     values, records = pickle.loads(target.read_bytes())
     assert repr(values) == repr([row for way in WAYS for row in landed[way]])
     assert repr(records) == repr(whole)
+
+
+@pytest.fixture(scope="module")
+def by_rule(spark: SparkSession) -> dict[tuple[str, bytes], Any]:
+    """What Spark makes of each rule's record: one query for those of a schema."""
+    found: dict[tuple[str, bytes], Any] = {}
+    for schema in dict.fromkeys(rule.schema for rule in RULES):
+        some = [rule for rule in RULES if rule.schema == schema]
+        rows = decoded(spark, [rule.record for rule in some], schema=schema)
+        for rule, row in zip(some, rows, strict=True):
+            found[schema, rule.record] = made_of([] if row["_kafka_bad"] is not None else [row], rule)
+    return found
+
+
+@pytest.mark.parametrize("rule", rules("spark"))
+def test_a_value_lands_when_it_fits_exactly_however_it_is_spelt(by_rule: Any, rule: Rule) -> None:
+    assert by_rule[rule.schema, rule.record] == rule.expected

@@ -26,6 +26,8 @@ from kafka_assets_tests.corpus.json_oracle import FIELDS, judge
 from kafka_assets_tests.corpus.json_oracle import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
+from kafka_assets_tests.corpus.json_rules import Rule, made_of
+from kafka_assets_tests.corpus.json_rules import cases as rules
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA, Bad, Case
 from kafka_assets_tests.corpus.live import AT_MS, batch
 from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
@@ -80,6 +82,15 @@ def _complaint(found: dict[str, Any] | str, case: Case) -> str | None:
     if isinstance(found, str):
         return f"bad: {found}"
     return None if _same(found[case.column], case.expected) else f"landed {found[case.column]!r}"
+
+
+@pytest.mark.parametrize("rule", rules("live"))
+def test_a_value_lands_when_it_fits_exactly_however_it_is_spelt(rule: Rule) -> None:
+    # So many that they are read in bulk where that can be, and one by itself.
+    for count in (json_bulk.FEW, 1):
+        rows = JsonValues(declared(rule.schema, "json")).read([rule.record] * count).rows.to_pylist()
+        assert made_of(rows, rule) == rule.expected
+        assert len(rows) in (0, count)
 
 
 @pytest.mark.parametrize("way", WAYS)
