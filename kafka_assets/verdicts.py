@@ -10,9 +10,12 @@ HANGING_MS = 15 * 60_000
 HEADROOM = 0.1
 """Less than this part of the retention time left, and somebody should look now."""
 ASKED_OFTEN = 10
+UNSEEN_MS = 2 * 60_000
+"""For so long nobody may look at a topic, and a broker be away, before that is a failure and no pause."""
 
 NAMES = (
     "no_gaps", "exact_counts", "lag", "quarantine_ratio", "retention_headroom", "hanging_transaction", "stuck_slices",
+    "planning",
 )  # fmt: skip
 
 
@@ -53,6 +56,20 @@ class Place:
     tail_uncommitted_from: int | None = None
     waits_ms: int = 0
     """Since when the oldest of what waits has waited: to be planned, or to be committed."""
+    topic_id: str = ""
+    looked_ms: int = 0
+    """How long ago somebody last asked the broker where it ends; 0 while a live consumer holds it."""
+    moved_ms: int = 0
+    """How long ago that was, or something of it was committed."""
+
+    def now(self, *, log_start: int, last_stable: int, high_watermark: int) -> Place:
+        """The same, as the broker says that it is at this moment."""
+        return replace(self, log_start=log_start, last_stable=last_stable, high_watermark=high_watermark)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether records wait that nobody plans: what waits since then, no ledger knows."""
+        return self.last_stable > self.planned_through
 
     @property
     def lag(self) -> int:
@@ -156,6 +173,44 @@ def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0, gone: Col
         + left_out,
         numbers,
     )
+
+
+def planning(places: Sequence[Place], *, gone: Collection[str] = (), silent: str | None = None) -> Verdict:
+    """Whether somebody looks at what comes: where nobody does, nothing is planned, and all that is planned is landed.
+
+    `gone`: topics that the broker does not show; `silent`: why it does not answer.
+    """
+    looked: dict[str, int] = {}
+    for one in places:  # a sensor asks for all partitions at once, and leaves out those that are being committed
+        looked[one.topic] = min(one.looked_ms, looked.get(one.topic, one.looked_ms))
+    worst = max(looked, key=lambda topic: looked[topic], default=None)
+    ago = 0 if worst is None else looked[worst]
+    missing = sorted(looked.keys() & set(gone))
+    numbers = {"looked_seconds": ago / 1000, "topics_gone": len(missing)}
+    if worst is None:
+        said = (
+            "nobody has met a topic of it yet · the sensor kafka_slices has not ticked, or its ticks say why · "
+            "`kafka-assets plan` tries it by hand"
+        )
+        return Verdict("planning", False, said, numbers, known=False)
+    if missing:
+        said = (
+            f"the broker does not show {', '.join(missing[:5])}{f' and {len(missing) - 5} more' * (len(missing) > 5)}"
+            " · deleted, or this user may not see it any more, so nothing of it is planned · create it again or give "
+            "the user its rights; if it is to stay away, take its stream out"
+        )
+        return Verdict("planning", False, said, numbers)
+    if ago <= UNSEEN_MS:
+        return Verdict("planning", True, f"somebody looked {ago / 1000:.0f} s ago", numbers).unless(silent)
+    if silent is not None:
+        said = f"nothing was planned of {worst} for {ago / 1000:.0f} s · the broker does not answer: {silent}"
+        return Verdict("planning", False, said, numbers)
+    said = (
+        f"nobody has looked at {worst} for {ago / 1000:.0f} s, so what comes is not planned · the sensor kafka_slices "
+        "is off, its ticks fail, or no dagster-daemon runs · turn it on (Automation, kafka_slices) and look at its "
+        "last tick; without a daemon, `kafka-assets run` plans and lands"
+    )
+    return Verdict("planning", False, said, numbers)
 
 
 def _of_gone(places: Sequence[Place], gone: Collection[str]) -> str:

@@ -23,6 +23,7 @@ from kafka_assets.verdicts import (
     hanging_transaction,
     lag,
     no_gaps,
+    planning,
     quarantine_ratio,
     retention_headroom,
     stuck_slices,
@@ -35,7 +36,7 @@ HOUR_MS = 3_600_000
 
 
 def judged(engine: Engine, *, asset: str = ASSET, target: str = "orders", counted: bool = True) -> dict[str, Verdict]:
-    """All seven; the broker says that the first waiting record is as old as the slice, and of an open transaction."""
+    """All of them; the broker says that the first waiting record is as old as the slice, and of an open transaction."""
     found = health(engine, asset=asset, target=target, counted=counted)
     held = {one.named: found.now_ms - HANGING_MS - 1 for one in found.places if one.high_watermark > one.last_stable}
     waiting = {one.named: found.now_ms - one.waits_ms for one in found.places if one.lag}
@@ -47,6 +48,7 @@ def judged(engine: Engine, *, asset: str = ASSET, target: str = "orders", counte
         retention_headroom(found.places, retention_ms={"orders": HOUR_MS}, oldest_ms=waiting, now_ms=found.now_ms),
         hanging_transaction(found.places, since_ms=held, now_ms=found.now_ms),
         stuck_slices(found.waiting),
+        planning(found.places),
     ]
     assert tuple(one.name for one in verdicts) == NAMES
     return {one.name: one for one in verdicts}
@@ -62,7 +64,15 @@ def landed(engine: Engine) -> None:
 
 
 class HealthContract:
-    def test_an_empty_ledger_passes(self, engine: Engine) -> None:
+    def test_an_empty_ledger_passes_and_of_its_planning_nobody_knows(self, engine: Engine) -> None:
+        found = judged(engine)
+        assert failing(found) == {"planning"}
+        assert not found["planning"].known
+
+    def test_what_a_live_consumer_holds_is_looked_at_by_that(self, engine: Engine) -> None:
+        landed(engine)
+        changed(engine, "update kafka_progress set observed_at = '2020-01-01 00:00:00.000000'")
+        changed(engine, "update kafka_progress set owner = 'live-1', owner_lease_until = 99999999999999")
         assert failing(judged(engine)) == set()
 
     def test_a_ledger_in_order_passes_all_with_its_numbers(self, engine: Engine) -> None:
@@ -90,6 +100,7 @@ class HealthContract:
             ("update kafka_progress set log_start = 12", {"retention_headroom"}),
             ("update kafka_progress set high_watermark = 35", {"hanging_transaction"}),
             ("update kafka_claim set requests = 10", {"stuck_slices"}),
+            ("update kafka_progress set observed_at = '2020-01-01 00:00:00.000000'", {"planning"}),
             ("update kafka_publication set state = 'failed' where start_offset = 20", {"stuck_slices"}),
         ],
     )  # fmt: skip

@@ -38,6 +38,7 @@ _SAYS = {
     "retention_headroom": "Nothing that waits is about to expire.",
     "hanging_transaction": "No producer's transaction has been open too long.",
     "stuck_slices": "No slice was given up, or asked for again and again.",
+    "planning": "Somebody looks at what comes: the sensor is on, the broker answers, and the topics are there.",
 }
 
 

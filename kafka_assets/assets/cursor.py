@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 
@@ -24,6 +25,20 @@ class Cursor:
     """Assets of which this sweep has seen a publication that is not."""
     turn: int = 0
     """Which stream is planned first."""
+    out_since: float | None = None
+    """Since when ticks could not do their work, in s since 1970; None while they can."""
+
+    @property
+    def out_seconds(self) -> float:
+        return 0.0 if self.out_since is None else max(0.0, time.time() - self.out_since)
+
+    def answered(self) -> Cursor:
+        """After a tick that could do its work."""
+        return replace(self, out_since=None)
+
+    def unanswered(self) -> Cursor:
+        """After one that could not."""
+        return self if self.out_since is not None else replace(self, out_since=time.time())
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:
@@ -37,6 +52,7 @@ class Cursor:
                 settled={str(asset): int(through) for asset, through in found["settled"].items()},
                 unsettled=set(map(str, found["unsettled"])),
                 turn=int(found["turn"]),
+                out_since=None if found.get("out_since") is None else float(found["out_since"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
@@ -50,6 +66,7 @@ class Cursor:
                 "settled": self.settled,
                 "unsettled": sorted(self.unsettled),
                 "turn": self.turn,
+                **({} if self.out_since is None else {"out_since": self.out_since}),
             }
         )
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keeping import Keeping, keeping, times_at
-from kafka_assets.broker.offsets import TopicOffsets, observe
+from kafka_assets.broker.offsets import Observation, TopicOffsets, observe
 from kafka_assets.errors import KafkaAssetsError, TopicMissing
-from kafka_assets.ledger.health import Health, gaps_of, health
+from kafka_assets.ledger.health import Health, gaps_of, health, places_of
 from kafka_assets.streams import Derived, Stream
 from kafka_assets.verdicts import (
     Place,
@@ -21,6 +21,7 @@ from kafka_assets.verdicts import (
     hanging_transaction,
     lag,
     no_gaps,
+    planning,
     quarantine_ratio,
     retention_headroom,
     stuck_slices,
@@ -47,6 +48,8 @@ class _Heard:
     silent: Mapping[str, str] = field(default_factory=dict[str, str])
     gone: Collection[str] = ()
     down: str | None = None
+    seen: Mapping[str, TopicOffsets] = field(default_factory=dict[str, TopicOffsets])
+    """Where the topics end at this moment."""
 
     def silence(self, places: Sequence[Place]) -> str | None:
         """Why the broker's part of a verdict on these cannot be had, where it cannot."""
@@ -93,15 +96,15 @@ def _heard(connect: Callable[[], Connection], places: Sequence[Place]) -> _Heard
 def _asked(connection: Connection, places: Sequence[Place]) -> _Heard:
     topics = sorted({place.topic for place in places})
     now = observe(connection, topics)
+    seen = {topic: found for topic, found in now.items() if isinstance(found, TopicOffsets)}
     waiting: dict[tuple[str, int], int] = {}
-    for place in places:
-        if place.lag and isinstance(now[place.topic], TopicOffsets):
+    for place in _now(places, seen):
+        if place.lag and place.topic in seen:
             where = (place.topic, place.partition)
             waiting[where] = min(place.committed_through, waiting.get(where, place.committed_through))
     held = {
         (topic, number): part.last_stable
-        for topic, found in now.items()
-        if isinstance(found, TopicOffsets)
+        for topic, found in seen.items()
         for number, part in found.partitions.items()
         if part.high_watermark > part.last_stable
     }
@@ -117,11 +120,64 @@ def _asked(connection: Connection, places: Sequence[Place]) -> _Heard:
             if isinstance(found, KafkaAssetsError) and not isinstance(found, TopicMissing)
         },
         gone={topic for topic, found in now.items() if isinstance(found, TopicMissing)},
+        seen=seen,
     )
 
 
+def _now(places: Sequence[Place], seen: Mapping[str, TopicOffsets]) -> list[Place]:
+    """The places as the broker says that they are: the ledger knows what somebody saw who looked last."""
+    found: list[Place] = []
+    for place in places:
+        topic = seen.get(place.topic)
+        # Of a topic that was created again, and that nobody has met, this source has nothing.
+        part = topic.partitions.get(place.partition) if topic and topic.topic_id == place.topic_id else None
+        if part is None:
+            found.append(place)
+        else:
+            found.append(
+                place.now(log_start=part.log_start, last_stable=part.last_stable, high_watermark=part.high_watermark)
+            )
+    return found
+
+
+def _waited(places: Sequence[Place], oldest: Mapping[str, int], now_ms: int) -> list[Place]:
+    """With what waits and nobody has seen: since the last look or commit, but no longer than since it was produced."""
+    return [
+        replace(
+            place,
+            waits_ms=max(place.waits_ms, min(place.moved_ms, max(0, now_ms - oldest.get(place.named, 0)))),
+        )
+        if place.unseen and not place.waits_ms
+        else place
+        for place in places
+    ]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Where a stream's partitions are, by the broker where it answers; and whether somebody looks at them."""
+
+    places: Sequence[Place]
+    planning: Verdict
+
+
+def look(engine: Engine, connect: Callable[[], Connection], streams: Sequence[Stream]) -> dict[str, Looked]:
+    """By stream how far it really is behind, with one question to the broker for all together."""
+    places = {stream.name: places_of(engine, asset=stream.asset) for stream in streams}
+    topics = sorted({place.topic for some in places.values() for place in some})
+    silent: str | None = None
+    now: Mapping[str, Observation] = {}
+    try:
+        now = observe(connect(), topics) if topics else {}
+    except KafkaAssetsError as error:
+        silent = str(error)
+    seen = {topic: found for topic, found in now.items() if isinstance(found, TopicOffsets)}
+    gone = {topic for topic, found in now.items() if isinstance(found, TopicMissing)}
+    return {name: Looked(_now(some, seen), planning(some, gone=gone, silent=silent)) for name, some in places.items()}
+
+
 def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard) -> list[Verdict]:
-    places: Sequence[Place] = standing.places
+    places: Sequence[Place] = _waited(_now(standing.places, heard.seen), heard.oldest, standing.now_ms)
     # What is read from another asset's table expires with nobody's retention, and asks no broker.
     derived = isinstance(stream, Derived)
     expiring: Sequence[Place] = () if derived else places
@@ -134,7 +190,7 @@ def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard
             max_lag_ms=int(stream.max_lag.total_seconds() * 1000),
             skipped=standing.skipped,
             gone=heard.gone,
-        ),
+        ).unless(silent),
         quarantine_ratio(standing.recent, max_bad_ratio=stream.max_bad_ratio),
         retention_headroom(
             expiring,
@@ -144,6 +200,7 @@ def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard
         ).unless(silent),
         hanging_transaction(expiring, since_ms=heard.open_since, now_ms=standing.now_ms).unless(silent),
         stuck_slices(standing.waiting),
+        planning(places, gone=() if derived else heard.gone, silent=silent),
     ]
 
 

@@ -7,12 +7,14 @@ from functools import lru_cache
 
 import dagster as dg
 
+from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import stream_of, versions_of
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG
 from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.assets.tick import Caller, sensor_result, tick, trouble_reason
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.streams import Stream
+from kafka_assets.verdicts import UNSEEN_MS
 
 ALL = dg.AssetSelection.tag(LANDS_TAG, "slices")
 """Whatever lands slices in a code location, however it was declared."""
@@ -32,7 +34,7 @@ def build_sensor(
         required_resource_keys={KAFKA, IO_MANAGER},
         description="Polls the topics' end offsets, plans new slices in the ledger, and requests runs that land them.",
     )
-    def kafka_slices(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def kafka_slices(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
             # Each tick anew: services that came up after this code was loaded are found.
             found = tick(
@@ -45,7 +47,10 @@ def build_sensor(
                 cursor=context.cursor,
             )
         except KafkaAssetsError as error:
-            return dg.SkipReason(trouble_reason(error))
+            at = Cursor.parse(context.cursor).unanswered()
+            if at.out_seconds * 1000 > UNSEEN_MS:
+                raise  # a pause is no failure, and an outage is no pause
+            return dg.SensorResult(skip_reason=trouble_reason(error), cursor=at.written())
         return sensor_result(found)
 
     return kafka_slices

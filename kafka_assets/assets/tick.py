@@ -22,7 +22,7 @@ from kafka_assets.assets.requesting import request_runs
 from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
-from kafka_assets.errors import KafkaAssetsError, Retryable
+from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.janitor import end_expired, end_live
 from kafka_assets.ledger.readers import refused
@@ -31,6 +31,7 @@ from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
 from kafka_assets.ledger.stalls import Stall, stalls
 from kafka_assets.streams import Derived, Stream, root_of
+from kafka_assets.verdicts import UNSEEN_MS
 
 PLANNING_SECONDS = 25
 """Of the minute that Dagster gives an evaluation; what is not planned by then is first in the next tick."""
@@ -61,6 +62,8 @@ class Tick:
     stalled: set[str] = field(default_factory=set[str])
     """The assets of which nothing can land, and no run tries it now."""
     cursor: str | None = None
+    out_seconds: float = 0.0
+    """For how long the broker has not answered any tick."""
 
     def attempt(self, step: Callable[[], Answer], *, stream: str | None = None) -> Answer | None:
         """One step: what goes wrong with it is said, and the others are taken."""
@@ -122,6 +125,8 @@ def tick(
             result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
+        at = at.answered() if seen is not None or not roots else at.unanswered()
+        result.out_seconds = at.out_seconds
     result.cursor = at.written()
     for said in (*result.skipped, *result.troubles):
         log.warning(said)
@@ -264,7 +269,13 @@ def _in_turn(streams: Sequence[Stream], turn: int) -> list[Stream]:
 
 
 def sensor_result(found: Tick) -> dg.SensorResult:
-    """What Dagster is given; a tick with nothing to do says why."""
+    """What Dagster is given; a tick with nothing to do says why. After minutes without a broker it has failed."""
+    if found.out_seconds * 1000 > UNSEEN_MS and not found.requests and not found.events:
+        raise BrokerUnavailable(
+            f"nothing could be planned for {found.out_seconds / 60:.0f} minutes",
+            why=" | ".join(found.troubles),
+            cure="start the broker (`kafka-assets up` a local one), or correct its address; each tick tries again",
+        )
     if found.requests or found.events:
         return dg.SensorResult(run_requests=found.requests, asset_events=found.events, cursor=found.cursor)
     done = "everything that is in the topics is planned, and being landed or landed"

@@ -1,14 +1,23 @@
-"""`kafka-assets streams`, `lag` and `slices`: where everything stands, by the ledger alone."""
+"""`kafka-assets streams`, `lag` and `slices`: where everything stands, by the ledger, and by the broker's true ends."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Partition, the_ledger, the_stream
-from kafka_assets.cli.console import out, print_json, print_table
+from kafka_assets.cli.asking import AsJson, Partition, the_connection, the_ledger, the_stream
+from kafka_assets.cli.console import err, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Engine
+
+    from kafka_assets.assets.judging import Looked
+    from kafka_assets.settings import Settings
+    from kafka_assets.streams import Stream
 
 Streams = Annotated[list[str] | None, typer.Argument(help="Only these streams; else all that are declared.")]
 
@@ -19,15 +28,20 @@ def register(app: typer.Typer) -> None:
 
 
 def streams(as_json: AsJson = False) -> None:
-    """List the declared streams: what they read, where it lands, and how far they are."""
+    """List the declared streams: what they read, where it lands, and how far they are; exit 1 where nobody plans."""
     from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.audit.streams import stream_standing
     from kafka_assets.ledger.engine import make_engine
     from kafka_assets.settings import load_settings
 
     settings = load_settings()
+    wanted = chosen_streams(settings, ())
     engine = make_engine(settings.database_url)
-    rows = [asdict(one) for one in stream_standing(engine, chosen_streams(settings, ()))]
+    looked = _looked(settings, engine, wanted)
+    rows = [asdict(one) for one in stream_standing(engine, wanted)]
+    for row in rows:
+        if one := looked.get(row["stream"]):
+            row["lag"] = sum(place.lag for place in one.places)
     engine.dispose()
     if as_json:
         print_json(rows)
@@ -36,10 +50,11 @@ def streams(as_json: AsJson = False) -> None:
         print_table(
             ("stream", "reads", "target", "mode", "partitions", *live, "lag", "waiting", "failed", "quarantined"), rows
         )
+    _say_unplanned(looked)
 
 
 def lag(names: Streams = None, as_json: AsJson = False) -> None:
-    """Show how far each partition is behind, as the broker was when the sensor last asked it."""
+    """Show how far each partition is behind, as the broker is now; exit 1 where nobody plans what comes."""
     from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.audit.streams import lags
     from kafka_assets.settings import load_settings
@@ -47,17 +62,50 @@ def lag(names: Streams = None, as_json: AsJson = False) -> None:
     settings = load_settings()
     wanted = chosen_streams(settings, names or ())
     engine = the_ledger(settings)
+    looked = _looked(settings, engine, wanted)
     rows = [asdict(one) for one in lags(engine, assets=[one.asset for one in wanted])]
     engine.dispose()
+    places = {
+        (one.asset, place.topic, place.partition): place
+        for one in wanted
+        for place in (looked[one.name].places if one.name in looked else ())
+    }
+    for row in rows:
+        if place := places.get((row["asset"], row["topic"], row["partition"])):
+            hanging = max(0, place.high_watermark - place.last_stable)
+            row |= {"last_stable": place.last_stable, "high_watermark": place.high_watermark}
+            row |= {"lag": place.lag, "hanging": hanging}
     if as_json:
         print_json(rows)
-        return
-    named = {"committed": "committed_through", "planned": "planned_through", "end": "last_stable"}
-    rows = [{**row, **{short: row[name] for short, name in named.items()}} for row in rows]
-    seen = min((row["observed_at"] for row in rows), default=None)
-    title = f"as seen at {seen:%Y-%m-%d %H:%M:%S} UTC" if seen else None
-    owned = ("owner",) if any(row["owner"] for row in rows) else ()
-    print_table(("asset", "topic", "partition", *named, "lag", "hanging", *owned), rows, title=title)
+    else:
+        named = {"committed": "committed_through", "planned": "planned_through", "end": "last_stable"}
+        rows = [{**row, **{short: row[name] for short, name in named.items()}} for row in rows]
+        seen = min((row["observed_at"] for row in rows), default=None)
+        title = f"last planned from what was there at {seen:%Y-%m-%d %H:%M:%S} UTC" if seen else None
+        owned = ("owner",) if any(row["owner"] for row in rows) else ()
+        print_table(("asset", "topic", "partition", *named, "lag", "hanging", *owned), rows, title=title)
+    _say_unplanned(looked)
+
+
+def _looked(settings: Settings, engine: Engine, wanted: Sequence[Stream]) -> dict[str, Looked]:
+    """What the broker says of these streams, as far as the ledger knows them; nothing where there is no ledger."""
+    from kafka_assets.assets.judging import look
+    from kafka_assets.ledger.schema import current_revision, require_schema
+
+    if current_revision(engine) is None:
+        return {}
+    require_schema(engine)
+    found = look(engine, lambda: the_connection(settings), wanted)
+    return {name: one for name, one in found.items() if one.places}
+
+
+def _say_unplanned(looked: Mapping[str, Looked]) -> None:
+    """Say of which streams nobody plans what comes, or nobody knows; then the command has found something."""
+    wrong = {name: one.planning.said for name, one in looked.items() if not one.planning.passed}
+    for name, said in wrong.items():
+        err.print(f"{name}: {said}", markup=False, highlight=False, soft_wrap=True)
+    if wrong:
+        raise typer.Exit(1)
 
 
 def slices(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -72,6 +73,12 @@ def health(engine: Engine, *, asset: str, target: str, counted: bool) -> Health:
         )
 
 
+def places_of(engine: Engine, *, asset: str) -> list[Place]:
+    """Each partition of the topics that an asset reads now."""
+    with read(engine) as connection:
+        return _places(connection, asset)
+
+
 def gaps_of(engine: Engine, *, stream: str, asset: str, limit: int = 10) -> list[str]:
     """What the view kafka_gap has of a stream and asset. Reads all of its history."""
     statement = text(
@@ -87,8 +94,9 @@ def _places(connection: Connection, asset: str) -> list[Place]:
     g, d, src = t.progress.c, t.committed.c, t.source.c
     rows = connection.execute(
         select(
-            src.topic, g.source_id, g.partition, g.planned_through, d.committed_through, g.log_start, g.last_stable,
-            g.high_watermark, g.pending_since, now_ms().label("now"),
+            src.topic, src.topic_id, g.source_id, g.partition, g.planned_through, d.committed_through, g.log_start,
+            g.last_stable, g.high_watermark, g.pending_since, g.observed_at, d.updated_at, now_ms().label("now"),
+            case((g.owner_lease_until > now_ms(), 1), else_=0).label("owned"),
         )
         .join_from(t.committed, t.progress, and_(d.source_id == g.source_id, d.partition == g.partition))
         .join(t.source, src.id == g.source_id)
@@ -100,6 +108,7 @@ def _places(connection: Connection, asset: str) -> list[Place]:
     found: list[Place] = []
     for row in rows:
         tail = tails[row.source_id, row.partition]
+        looked, moved = (max(0, row.now - _ms(at)) for at in (row.observed_at, max(row.observed_at, row.updated_at)))
         found.append(
             Place(
                 topic=row.topic,
@@ -115,11 +124,18 @@ def _places(connection: Connection, asset: str) -> list[Place]:
                 tail_uncommitted_from=tail.open_from,
                 waits_ms=max(
                     0 if row.pending_since is None else row.now - row.pending_since,
-                    0 if tail.created_at is None else row.now - int(tail.created_at.timestamp() * 1000),
+                    0 if tail.created_at is None else row.now - _ms(tail.created_at),
                 ),
+                topic_id=row.topic_id,
+                looked_ms=0 if row.owned else looked,
+                moved_ms=moved,
             )
         )
     return found
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
 
 
 def _tails(connection: Connection, asset: str, through: Mapping[_Partition, int]) -> dict[_Partition, Row[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,26 +19,31 @@ from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.judging import judge
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.errors import LedgerBusy, SettingsError
 from kafka_assets.ledger.health import Health
 from kafka_assets.verdicts import (
     HANGING_MS,
     NAMES,
+    UNSEEN_MS,
     Place,
     Recent,
     Verdict,
     exact_counts,
     hanging_transaction,
     lag,
+    planning,
     retention_headroom,
 )
 from kafka_assets_tests.downstream_contract import changed
 from kafka_assets_tests.health_contract import HealthContract, landed
-from kafka_assets_tests.ledgers import ASSET, plan
+from kafka_assets_tests.ledgers import ASSET, Attempt, plan
 from kafka_assets_tests.ticking import KEY, orders
 
 PLACE = Place("orders", 0, 20, 10, log_start=0, last_stable=20, high_watermark=20, tail_offsets=10, tail_end=20,
               tail_uncommitted_from=10, waits_ms=5000)  # fmt: skip
+UNKNOWN = {"lag", "retention_headroom", "hanging_transaction", "planning"}
+"""What nobody knows while the broker does not answer."""
 
 
 @pytest.mark.usefixtures("unsynced")
@@ -79,12 +85,64 @@ def test_offsets_of_a_topic_that_is_gone_say_what_can_be_done() -> None:
     assert "create it again" not in lag([PLACE], max_lag_ms=1000, gone={"others"}).said
 
 
+def test_who_should_look_and_does_not_is_said() -> None:
+    late = UNSEEN_MS + 1
+    assert planning([replace(PLACE, looked_ms=5000)]).passed
+    off = planning([replace(PLACE, looked_ms=late)])
+    assert (off.passed, off.known) == (False, True)
+    assert "nobody has looked at orders for 120 s" in off.said
+    assert "the sensor kafka_slices is off" in off.said
+    # Of the partitions of a topic one is enough: those that are being committed are left out.
+    assert planning([replace(PLACE, looked_ms=late), replace(PLACE, partition=1)]).passed
+    other = replace(PLACE, topic="returns", looked_ms=late)
+    assert "looked at returns" in planning([PLACE, other]).said
+    away = planning([replace(PLACE, looked_ms=late)], silent="no Kafka broker answered")
+    assert (away.passed, away.known) == (False, True)
+    assert "no Kafka broker answered" in away.said
+    assert not planning([PLACE], silent="no Kafka broker answered").known
+    gone = planning([PLACE, other], gone={"orders"})
+    assert (gone.passed, gone.known, gone.numbers["topics_gone"]) == (False, True, 1)
+    assert "does not show orders" in gone.said
+    assert not planning([]).known
+
+
+def test_what_nobody_has_seen_is_a_lag_by_the_brokers_true_end(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sensor was switched off when all was landed; then records came."""
+    [key] = plan(engine, slices=[(0, 10)])
+    Attempt(engine, [key]).claim().publish()
+    produced = int(time.time() * 1000)
+
+    def told(end: int, *, topic_id: str = "id-1", oldest: int | None = None) -> dict[str, Verdict]:
+        seen = {"orders": TopicOffsets("orders", topic_id, {0: PartitionOffsets(0, end, end)})}
+        monkeypatch.setattr(judging, "observe", lambda connection, topics: seen)
+        monkeypatch.setattr(judging, "keeping", lambda connection, topics: {})
+        waiting = {} if oldest is None else {("orders", 0): oldest}
+        monkeypatch.setattr(judging, "times_at", lambda connection, places, **_: waiting if places else {})
+        found = judge(engine, lambda: Connection("nowhere:1"), [orders(max_lag="10s")])
+        return {one.name: one for one in found.verdicts[ASSET]}
+
+    def passed(verdicts: dict[str, Verdict]) -> dict[str, bool]:
+        return {name: verdicts[name].passed for name in ("lag", "planning")}
+
+    assert passed(told(10)) == {"lag": True, "planning": True}
+    assert told(15)["lag"].passed  # somebody has just looked
+    changed(engine, "update kafka_progress set observed_at = '2020-01-01 00:00:00.000000'")
+    changed(engine, "update kafka_committed set updated_at = '2020-01-01 00:00:00.000000'")
+    assert passed(told(10)) == {"lag": True, "planning": False}
+    late = told(15)
+    assert (late["lag"].passed, late["lag"].numbers["lag_offsets"]) == (False, 5)
+    assert told(15, oldest=produced - 60_000)["lag"].numbers["waited_seconds"] < 3600
+    assert told(15, oldest=produced)["lag"].passed
+    # Of a topic that was created again this source has nothing.
+    assert told(15, topic_id="id-2")["lag"].numbers["lag_offsets"] == 0
+
+
 def test_without_a_broker_the_ledger_is_judged_and_the_rest_is_not_known(engine: Engine) -> None:
     landed(engine)
     changed(engine, "delete from orders where kafka_offset = 5")
     found = judge(engine, _nobody, [orders(max_bad_ratio=1.0)])
     told = {one.name: one for one in found.verdicts[ASSET]}
-    assert {name for name, one in told.items() if not one.known} == {"retention_headroom", "hanging_transaction"}
+    assert {name for name, one in told.items() if not one.known} == UNKNOWN
     assert not told["retention_headroom"].passed
     assert "no Kafka broker is known" in told["retention_headroom"].said
     assert {name for name, one in told.items() if one.known and not one.passed} == {"exact_counts"}
@@ -142,7 +200,7 @@ def test_the_sensor_judges_the_ledger_without_a_broker(
         return {one.check_name for one in events if not one.passed}, found
 
     failed, found = told(None)
-    assert failed == {"retention_headroom", "hanging_transaction"}
+    assert failed == UNKNOWN
     assert len(found.asset_events) == len(NAMES)
     failed, found = told(found.cursor)
     assert (failed, found.asset_events) == (set(), [])

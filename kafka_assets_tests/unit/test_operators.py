@@ -52,10 +52,10 @@ def history(engine: Engine) -> Engine:
 
 @pytest.mark.slow
 def test_streams_show_where_they_stand(command: Commands, history: Engine) -> None:
-    [one] = command("streams", "--json").json
+    [one] = command("streams", "--json", code=1).json
     assert (one["stream"], one["reads"], one["target"], one["mode"]) == ("orders", "orders", "orders", "append")
     assert (one["partitions"], one["lag"], one["waiting"], one["failed"], one["quarantined"]) == (1, 35, 1, 1, 1)
-    assert "orders" in command("streams").out
+    assert "orders" in command("streams", code=1).out
 
 
 @pytest.mark.slow
@@ -70,9 +70,20 @@ def test_streams_are_listed_before_there_is_a_ledger(
 
 @pytest.mark.slow
 def test_lag_is_shown_for_each_partition(command: Commands, history: Engine) -> None:
-    [one] = command("lag", "orders", "--json").json
+    [one] = command("lag", "orders", "--json", code=1).json
     assert (one["topic"], one["partition"], one["committed_through"], one["lag"]) == ("orders", 0, 10, 35)
-    assert "as seen at" in command("lag").out
+    assert "last planned from what was there at" in command("lag", code=1).out
+
+
+@pytest.mark.slow
+def test_that_the_broker_is_away_or_nobody_looks_is_said_in_words(command: Commands, history: Engine) -> None:
+    for words in (["lag"], ["lag", "--json"], ["streams"]):
+        assert "orders: the broker did not answer, so nobody knows" in command(*words, code=1).err
+    with write(history) as connection:
+        connection.execute(text("update kafka_progress set observed_at = '2020-01-01 00:00:00.000000'"))
+    said = command("lag", code=1).err
+    assert "orders: nothing was planned of orders for" in said
+    assert "the broker does not answer" in said
 
 
 @pytest.mark.slow

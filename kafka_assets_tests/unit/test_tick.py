@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -387,7 +388,31 @@ def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
     ):
         found = the_sensor().evaluate_tick(context)
     assert "no Kafka broker is known" in str(found.skip_message)
-    assert Cursor.parse(found.cursor) == Cursor(settled={"orders": 0})
+    assert replace(Cursor.parse(found.cursor), out_since=None) == Cursor(settled={"orders": 0})
+
+
+def test_an_outage_of_minutes_is_a_failed_tick_and_ends_with_it(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    desk.land(*desk.tick().requests)
+    desk.tick()
+    broker.down = BrokerUnavailable("no Kafka broker answered at nowhere:1")
+    assert "no Kafka broker answered" in str(sensor_result(desk.tick()).skip_reason)  # a pause is none
+    now = Cursor.parse(desk.cursor)
+    assert now.out_since is not None
+    desk.cursor = replace(now, out_since=now.out_since - 130).written()
+    with pytest.raises(BrokerUnavailable, match=r"for 2 minutes.*no Kafka broker answered"):
+        sensor_result(desk.tick())
+    broker.down = None
+    assert sensor_result(desk.tick()).skip_reason is not None
+    assert Cursor.parse(desk.cursor).out_since is None
+
+
+def test_a_tick_that_has_something_to_tell_tells_it_in_an_outage_too(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    desk.land(*desk.tick().requests, tells=False)
+    broker.down = BrokerUnavailable("no Kafka broker answered at nowhere:1")
+    desk.cursor = replace(Cursor.parse(desk.cursor), out_since=1.0).written()
+    assert len(sensor_result(desk.tick()).asset_events) == 1
 
 
 def test_two_streams_of_one_group_are_refused(tmp_path: Path) -> None:
