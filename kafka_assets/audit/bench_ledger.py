@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import statistics
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.resources import files
 
 import pyarrow as pa
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, NullPool, create_engine, make_url, text, update
 
+from kafka_assets.audit.bench import Figure
 from kafka_assets.audit.history import BUSY, DOWNSTREAM, LANDED, LIVE, RETIRED, TOPICS, History, Topic, fill
 from kafka_assets.audit.rows_read import rows_read
+from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.audit.streams import lags, stream_standing
 from kafka_assets.ledger import planning, told
 from kafka_assets.ledger import tables as t
@@ -26,6 +31,7 @@ from kafka_assets.ledger.last_committed import next_offsets
 from kafka_assets.ledger.leases import Lease, ready, take
 from kafka_assets.ledger.publications import Publication, find, results
 from kafka_assets.ledger.quarantined import quarantined
+from kafka_assets.ledger.rendering import split
 from kafka_assets.ledger.requests import Due, asked_for, due, given_up, live_runs, new_token, store_request, waiting
 from kafka_assets.ledger.slice_list import Wanted, find_slices, list_slices
 from kafka_assets.ledger.sources import known_partitions, known_sources, source_in
@@ -42,6 +48,9 @@ from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream, declare
 
+LITTLE = 10_000
+"""The history that others are compared with, in slices."""
+ROUNDS = 9
 _BATCH = 10
 """So many slices, each of another partition, are landed by one run."""
 _SCHEMA = pa.schema([("id", pa.int64()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])
@@ -100,8 +109,7 @@ class Desk:
             "command: replay by key": self._by_key,
             "command: run, what is left": self._remaining,
             "command: quarantine list": self._quarantined,
-            "query: the run of a row": lambda: self._query(_LINEAGE),
-            "query: where an offset went": lambda: self._query(_WHERE),
+            **{f"query: {name}": self._query(query) for name, query in _queries().items()},
             "library: next offsets": lambda: next_offsets(self.engine, group=LANDED),
         }
 
@@ -233,27 +241,27 @@ class Desk:
     def _quarantined(self) -> None:
         quarantined(self.engine, asset=LANDED, limit=20)
 
-    def _query(self, query: str) -> None:
-        source = self.history.sources[LANDED]
-        values = {"source": source.id, "partition": 3, "offset": _middle(self.history) + 1}
-        with read(self.engine) as connection:
-            connection.execute(text(query), values).all()
+    def _query(self, query: str) -> Operation:
+        def ask() -> None:
+            with read(self.engine) as connection:
+                connection.exec_driver_sql(query.replace("%", "%%")).all()
+
+        return ask
 
 
 _log = logging.getLogger(__name__)
 _STATES = ("", "planned", "committed", "failed", "lost", "open")
-_LINEAGE = """
-SELECT y.run_id, y.code_version, y.committed_at, y.slice_id, y.start_offset, y.end_offset, y.attempt
-FROM kafka_lineage y
-WHERE y.table_name = 'orders' AND y.kafka_source = :source AND y.kafka_partition = :partition
-  AND y.start_offset <= :offset AND y.end_offset > :offset
-"""
-_WHERE = """
-SELECT s.id, s.start_offset, s.end_offset, s.kind, s.reason, u.asset, u.state, u.run_id, u.committed_at
-FROM kafka_slice s
-LEFT JOIN kafka_publication u ON u.slice_id = s.id
-WHERE s.source_id = :source AND s.partition = :partition AND s.start_offset <= :offset AND s.end_offset > :offset
-"""
+
+
+def _queries() -> dict[str, str]:
+    """The operator's queries as they stand, by their first words; but for those that say that they read everything."""
+    text = (files("kafka_assets") / "sql" / "queries.sql").read_text(encoding="utf-8")
+    queries = [one.rpartition("\n\n")[2] for one in split(text)]  # the file's own comment stands above the first
+    return {
+        query.removeprefix("-- ").partition("\n")[0].partition("?")[0].partition(".")[0]: query
+        for query in queries
+        if "Reads all" not in query
+    }
 
 
 @contextmanager
@@ -272,6 +280,11 @@ def desk(engine: Engine, *, slices: int, say: Callable[[str], None] = lambda wha
         lease_ms=_WINDOW_MS,
     )
     orders = ensure_table(engine, road, name=LANDED, asset=LANDED, schema=_SCHEMA)
+    with write(engine) as connection:
+        # One row, in the middle of its slice, that the operator's queries ask for.
+        connection.execute(
+            text(f"INSERT INTO {LANDED} (kafka_source, kafka_partition, kafka_offset, id) VALUES (1, 3, 120000, 7)")
+        )
     ends = {name: dict(mine) for name, mine in history.ends.items()}
     made = Desk(engine, history, ends, orders, live, streams=streams)
     for stream in (LANDED, BUSY, RETIRED):
@@ -321,3 +334,59 @@ def reads_of(one: Desk) -> dict[str, int]:
             one.live.close()
             found[name] = reads.count - before
     return found
+
+
+def bench_ledger(
+    url: str, *, slices: int, rounds: int = ROUNDS, say: Callable[[str], None] = lambda what: None
+) -> list[Figure]:
+    """What each operation takes, and how many rows it reads, with so much history beside what it does with little.
+
+    Both ledgers are asked in turns. Rows are counted once as the history was loaded, and once when the server knows
+    its statistics, as it does of a ledger that grew: the greater number counts.
+    """
+    with ExitStack() as stack:
+        desks = {
+            size: stack.enter_context(desk(stack.enter_context(scratch_ledger(url)), slices=size, say=say))
+            for size in (LITTLE, slices)
+        }
+        reads: dict[int, dict[str, int]] = {}
+        for size, one in desks.items():
+            say(f"counting rows with {size:,} slices")
+            loaded = reads_of(one)
+            analyze(one.engine)
+            known = reads_of(one)
+            reads[size] = {name: max(loaded[name], known[name]) for name in loaded}
+        took: dict[int, dict[str, list[float]]] = {size: {} for size in desks}
+        for number in range(1, rounds + 1):
+            say(f"round {number} of {rounds}")
+            for size, one in desks.items():
+                for name, operation in one.operations.items():
+                    began = time.perf_counter()
+                    operation()
+                    took[size].setdefault(name, []).append(time.perf_counter() - began)
+    unit = "steps" if make_url(url).get_backend_name() == "sqlite" else "rows"
+    figures: list[Figure] = []
+    for name in reads[LITTLE]:
+        few, many = (statistics.median(took[size][name]) * 1000 for size in desks)
+        figures += _pair(name, few, many, "ms", slices)
+        figures += _pair(f"{name}, read", reads[LITTLE][name], reads[slices][name], unit, slices)
+    return figures
+
+
+def _pair(name: str, few: float, many: float, unit: str, slices: int) -> list[Figure]:
+    against = f"{name}, {LITTLE} slices"
+    ratio = round(many / few, 3) if few else None
+    return [
+        Figure(against, round(few, 2), unit),
+        Figure(f"{name}, {slices} slices", round(many, 2), unit, against, ratio),
+    ]
+
+
+def analyze(engine: Engine) -> None:
+    """Let a server gather its statistics; SQLite has none unless somebody asks for them, and nobody does."""
+    if engine.dialect.name == "sqlite":
+        return
+    names = ", ".join(table.name for table in t.metadata.sorted_tables)
+    asking = create_engine(engine.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with asking.connect() as connection:
+        connection.exec_driver_sql(f"ANALYZE {'TABLE ' if engine.dialect.name != 'postgresql' else ''}{names}")

@@ -83,6 +83,38 @@ def tick(
 
 
 @bench.command()
+def ledger(
+    database: Database = None,
+    slices: Annotated[
+        int, typer.Option(min=20_000, max=20_000_000, help="How many slices were landed before.")
+    ] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="How often each operation is measured.")] = 9,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a ledger all that is ever asked of it, with so much history and with 10,000 slices; in scratch ledgers."""
+    from kafka_assets.audit.bench import database_url
+    from kafka_assets.audit.bench_ledger import bench_ledger
+
+    url = database_url(load_settings(), database)
+    with err.status("preparing") as status:
+        figures = bench_ledger(url, slices=slices, rounds=rounds, say=status.update)
+    if as_json:
+        print_json([asdict(figure) for figure in figures])
+        return
+    rows = [
+        {
+            "operation": few.name.rpartition(",")[0],
+            "unit": few.unit,
+            "10,000": few.value,
+            f"{slices:,}": many.value,
+            "ratio": many.ratio,
+        }
+        for few, many in zip(figures[::2], figures[1::2], strict=True)
+    ]
+    print_table(list(rows[0]), rows, title="medians, and the rows that were read")
+
+
+@bench.command()
 def latency(
     records: Annotated[int, typer.Option(min=1, max=10_000, help="How many records, one after the other.")] = 20,
     every: Annotated[

@@ -1,6 +1,6 @@
 -- What an operator asks the ledger. Each statement runs as it stands in SQLite, PostgreSQL, MariaDB and MySQL;
 -- 'orders' stands for a topic, an asset and its table, and the numbers for what you look for.
--- None takes a lock that anybody waits for, but read the two that say so on a quiet machine when history is long.
+-- None takes a lock that anybody waits for, but read those that say so on a quiet machine when history is long.
 
 -- What is there? One line for each topic that is read, with all of its incarnations.
 SELECT r.id, r.stream, r.topic, r.incarnation, r.first_seen, r.retired_at,
@@ -49,7 +49,9 @@ JOIN kafka_lineage y
   ON y.table_name = 'orders'
  AND y.kafka_source = o.kafka_source
  AND y.kafka_partition = o.kafka_partition
- AND y.start_offset <= o.kafka_offset
+ AND y.start_offset = (SELECT MAX(s.start_offset) FROM kafka_slice s
+                       WHERE s.source_id = o.kafka_source AND s.partition = o.kafka_partition
+                         AND s.start_offset <= o.kafka_offset)
  AND y.end_offset > o.kafka_offset
 WHERE o.kafka_source = 1 AND o.kafka_partition = 3 AND o.kafka_offset = 120000;
 
@@ -57,7 +59,10 @@ WHERE o.kafka_source = 1 AND o.kafka_partition = 3 AND o.kafka_offset = 120000;
 SELECT s.id, s.start_offset, s.end_offset, s.kind, s.reason, u.asset, u.state, u.run_id, u.committed_at
 FROM kafka_slice s
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
-WHERE s.source_id = 1 AND s.partition = 3 AND s.start_offset <= 120000 AND s.end_offset > 120000;
+WHERE s.source_id = 1 AND s.partition = 3
+  AND s.start_offset = (SELECT MAX(b.start_offset) FROM kafka_slice b
+                        WHERE b.source_id = 1 AND b.partition = 3 AND b.start_offset <= 120000)
+  AND s.end_offset > 120000;
 
 -- What did each run commit? Reads all of history.
 SELECT u.run_id, u.asset, COUNT(*) AS slices, SUM(u.records_read) AS records_read, SUM(u.rows_written) AS rows_written,
@@ -92,13 +97,13 @@ JOIN kafka_claim c ON c.publication_id = u.id
 WHERE u.state <> 'committed' AND s.kind = 'normal'
 ORDER BY c.failures_alone DESC, c.attempt DESC, s.id;
 
--- Why are records in quarantine?
+-- Why are records in quarantine? Reads all that are.
 SELECT q.asset, q.reason, COUNT(*) AS records, MIN(q.quarantined_at) AS first_one, MAX(q.quarantined_at) AS last_one
 FROM kafka_quarantine q
 GROUP BY q.asset, q.reason
 ORDER BY records DESC;
 
--- Which offsets did nobody read? Lost and skipped slices, and what expired of slices that landed.
+-- Which offsets did nobody read? Lost and skipped slices, and what expired of slices that landed. Reads all of history.
 SELECT r.topic, r.incarnation, s.partition, s.start_offset, s.end_offset, s.kind, s.reason
 FROM kafka_slice s
 JOIN kafka_source r ON r.id = s.source_id
@@ -111,7 +116,7 @@ JOIN kafka_source r ON r.id = s.source_id
 WHERE u.expired > 0
 ORDER BY 1, 2, 3, 4;
 
--- Do the records add up? No row: the database itself refuses what would be one.
+-- Do the records add up? No row: the database itself refuses what would be one. Reads all of history.
 SELECT u.id, u.asset, u.start_offset, u.end_offset, u.records_read, u.holes, u.expired
 FROM kafka_publication u
 WHERE u.state = 'committed'

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from kafka_assets import devstack
 from kafka_assets.errors import Fenced, LedgerBusy
+from kafka_assets.ledger import engine as doors
 from kafka_assets.ledger import fences
 from kafka_assets.ledger import publishing as frame
 from kafka_assets.ledger.backends import backend_of, terminate
@@ -47,6 +49,22 @@ def test_each_try_names_its_own_backend_before_it_begins(engine: Engine) -> None
     assert len(set(named)) == 2
     assert None not in named
     assert len(rows_of(engine)) == 5
+
+
+def test_the_backend_of_a_try_that_was_busy_is_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that loses the connection tells the server nothing: it would keep what the try has locked."""
+    keys = plan(engine, slices=[(0, 5)])
+    held = Attempt(engine, keys).claim().claims
+    kept: list[Connection] = []
+    close = doors._close
+    with monkeypatch.context() as patch, pytest.raises(LedgerBusy), frame.publishing(engine, held) as this:
+        patch.setattr(doors, "_close", lambda one: kept.append(one) if one is this.connection else close(one))
+        this.connection.execute(text("update kafka_publication set run_id = 'busy'"))
+        raise LedgerBusy("busy, once")
+    assert len(kept) == 1
+    with pytest.raises(DBAPIError):
+        kept[0].scalar(text("select 1"))
+    kept[0].invalidate()
 
 
 @pytest.mark.parametrize("committed", [True, False])

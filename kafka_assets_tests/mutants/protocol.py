@@ -5,6 +5,8 @@ from __future__ import annotations
 from kafka_assets_tests.mutants.mutant import Change, Mutant, mutant
 
 SQLITE = "unit/test_publish.py::TestPublishOnSQLite::"
+HISTORY = "unit/test_history.py::"
+TICK = "unit/test_tick.py::"
 SERVERS = "integration/test_publish.py::TestPublishOnServers::"
 FROZEN = "integration/test_publish_frozen.py::"
 LOST = "integration/test_publish_lost.py::"
@@ -107,6 +109,27 @@ OF_FENCES = (
         FROZEN + "test_a_frozen_holder_is_ended_and_its_slice_taken_over[postgresql-between]",
     ),
     mutant(
+        "the backend of a busy try is left",
+        "publishing",
+        "            terminate(engine, backend)\n",
+        "            pass\n",
+        LOST + "test_the_backend_of_a_try_that_was_busy_is_ended[postgresql]",
+    ),
+    mutant(
+        "the tick ends nobody's backend",
+        "tick",
+        "troubles=[*end_expired(engine, log=log), *end_live(engine, log=log)]",
+        "troubles=[]",
+        TICK + "test_a_tick_ends_what_holders_that_are_gone_left_behind",
+    ),
+    mutant(
+        "a request is stored whatever attempt stands there",
+        "store_request",
+        "                    c.attempt == one.attempt,\n",
+        "",
+        TICK + "test_a_request_is_not_stored_for_what_was_claimed_since_it_was_due",
+    ),
+    mutant(
         "the sensor ends backends of planned slices only",
         "end_expired",
         ".where(c.lease_until <= now_ms(), c.backend.is_not(None))",
@@ -167,6 +190,13 @@ OF_LOCKS = (
         "            uncommitted_by(asset),\n",
         "            ~uncommitted_by(asset),\n",
         SQLITE + "test_slices_commit_in_any_order_and_committed_through_waits_for_the_lowest",
+    ),
+    mutant(
+        "committed_through is looked for below itself, too",
+        "advance",
+        "            s.start_offset >= through,\n",
+        "",
+        HISTORY + "test_no_operation_reads_history",
     ),
     mutant(
         "no idle timeout from the first shared lock on",

@@ -23,7 +23,8 @@ from kafka_assets.assets.tick import Tick, sensor_result
 from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
 from kafka_assets.ledger import requests
-from kafka_assets.ledger.claims import claim, record_failure
+from kafka_assets.ledger.backends import unconnected
+from kafka_assets.ledger.claims import claim, record_failure, release
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.publications import find
 from kafka_assets.ledger.stalls import stall
@@ -389,6 +390,36 @@ def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
         found = the_sensor().evaluate_tick(context)
     assert "no Kafka broker is known" in str(found.skip_message)
     assert replace(Cursor.parse(found.cursor), out_since=None) == Cursor(settled={"orders": 0})
+
+
+def test_a_tick_ends_what_holders_that_are_gone_left_behind(desk: Desk, broker: Broker) -> None:
+    """A frozen replay of what is committed, and a live consumer: nobody but the sensor asks after either."""
+    broker.set("orders", 10, 10)
+    desk.land(*desk.tick().requests)
+    gone = f"{unconnected(desk.engine)}9"  # its process number is used again, by one that began later
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_claim set lease_until = 1, backend = :gone"), {"gone": gone})
+        connection.execute(
+            text("update kafka_progress set owner = 'live-1', owner_lease_until = 1, owner_backend = :gone"),
+            {"gone": gone},
+        )
+    desk.tick()
+    assert rows(desk.engine, "select distinct backend from kafka_claim") == [(None,)]
+    assert rows(desk.engine, "select distinct owner, owner_backend from kafka_progress") == [(None, None)]
+
+
+def test_a_request_is_not_stored_for_what_was_claimed_since_it_was_due(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    desk.tick()
+    desk.hold_no_longer()
+    waiting = requests.due(desk.engine, asset=ASSET, topics=["orders"], limit=10)
+    taken = claim(
+        desk.engine, list(find(desk.engine, asset=ASSET, keys=[one.key for one in waiting]).values()), run_id="r"
+    )
+    release(desk.engine, taken)  # given back again: of its lease nothing is left to see
+    assert not requests.store_request(desk.engine, waiting, token="late")
+    again = requests.due(desk.engine, asset=ASSET, topics=["orders"], limit=10)
+    assert requests.store_request(desk.engine, again, token="in time")
 
 
 def test_an_outage_of_minutes_is_a_failed_tick_and_ends_with_it(desk: Desk, broker: Broker) -> None:
