@@ -55,9 +55,9 @@ def test_a_slice_that_fails_is_an_exit_code_of_one_and_the_others_land(project: 
 
 
 def test_signals_end_it_and_what_was_being_landed_lands_by_the_next_one(project: Project, command: Commands) -> None:
-    project.topic("ended")
-    project.declare("ended", topic="ended", max_records=1_000)
-    project.produce("ended", 0, 3_000)
+    project.topic("interrupted")
+    project.declare("interrupted", topic="interrupted", max_records=1_000)
+    project.produce("interrupted", 0, 3_000)
 
     # While Spark's client is being imported; then while a claim is held.
     said = _ended(project, signal.SIGTERM, lambda: True, "run", "--until-caught-up")
@@ -69,8 +69,8 @@ def test_signals_end_it_and_what_was_being_landed_lands_by_the_next_one(project:
     assert project.sql("select count(*) from kafka_claim where failures_alone > 0 or not_before is not null") == 0
 
     assert command("run", "--until-caught-up", "--json").json["caught_up"] is True
-    _ended(project, signal.SIGTERM, lambda: project.sql(held) > 0, "replay", "ended", "--since", "0", "--yes")
-    assert project.sql("select count(*) from ended") == 3_000
+    _ended(project, signal.SIGTERM, lambda: project.sql(held) > 0, "replay", "interrupted", "--since", "0", "--yes")
+    assert project.sql("select count(*) from interrupted") == 3_000
     assert project.sql("select sum(failures_alone) from kafka_claim") == 0
 
 
