@@ -100,7 +100,8 @@ def last_line(now: Figures) -> str:
     rate = now.records / now.seconds if now.seconds > 0 else 0
     words = [
         f"ended after {now.seconds:,.1f} s",
-        f"{now.records:,} records and {now.rows:,} rows in {now.commits:,} commits",
+        f"{now.records:,} records in {now.commits:,} commits",
+        f"{now.rows:,} rows",
         f"{rate:,.0f} records/s",
         *_happened(now),
     ]

@@ -22,7 +22,7 @@ def test_who_reads_no_partition_knows_no_lag() -> None:
 
 def test_its_last_line_has_all_that_it_did_and_what_is_left() -> None:
     said = last_line(Figures(records=20_000, rows=19_990, commits=4, quarantined=10, seconds=10.0, left=5_000))
-    assert "20,000 records and 19,990 rows in 4 commits" in said
+    assert "20,000 records in 4 commits · 19,990 rows" in said
     assert "10 quarantined" in said
     assert "5,000 offsets left" in said
     assert "left" not in last_line(Figures(records=1, commits=1))
