@@ -192,5 +192,9 @@ class CountsDisagree(Permanent):
     """What was read, landed and quarantined does not add up; nothing was committed."""
 
 
+class RecordsChanged(Retryable):
+    """Records that were counted were not there any more when they were read again; nothing was committed."""
+
+
 class TableIncompatible(Unready):
     """The target table cannot hold what the stream delivers."""

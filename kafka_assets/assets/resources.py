@@ -122,6 +122,14 @@ class SparkResource(LazyPySparkResource):
         if opened is not None:
             opened.close()
 
+    def require(self) -> None:
+        """Open a session and give it back: raises `SparkUnavailable` where a run would find no Spark."""
+        alone = SparkResource(spark_config=self.spark_config)
+        try:
+            alone._init_session()
+        finally:
+            alone.close()
+
     def _init_session(self) -> None:
         if self._opened is None:
             settings = load_settings()

@@ -20,10 +20,12 @@ from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import stream_of, versions_of
 from kafka_assets.assets.definitions import Declared, build_definitions, load_assets, streams_in
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
+from kafka_assets.assets.names import SPARK
+from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
-from kafka_assets.errors import Retryable, UsageError
+from kafka_assets.errors import Retryable, SparkUnavailable, UsageError
 from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.requests import given_up, withdraw
@@ -91,6 +93,8 @@ class Runner:
         self._again = True
         """What kept a stream from landing may have been cured before this was called."""
         self._versions = versions_of(one for one in self._assets if isinstance(one, dg.AssetsDefinition))
+        self._resources = {**default_resources(), **(resources or {})}
+        self._spark_met = False
         self._job = build_definitions(self._assets, resources=resources).resolve_implicit_global_asset_job_def()
 
     def __enter__(self) -> Self:
@@ -181,7 +185,7 @@ class Runner:
                 if failure is not None:
                     done.failures.append(failure)
                     self._say(failure)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SparkUnavailable):
             with suppress(Retryable):  # else their slices are asked for again a minute later
                 withdraw(self.engine, undone)
             raise
@@ -201,7 +205,11 @@ class Runner:
         return found
 
     def run(self, request: dg.RunRequest) -> str | None:
-        """Carry out a run here; why it failed, if it did. Raises Stopped where somebody ended it."""
+        """Carry out a run here; why it failed, if it did.
+
+        Raises Stopped where somebody ended it, and SparkUnavailable where there is no Spark.
+        """
+        self._require_spark()
         assert request.asset_selection is not None
         first, last = (request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
         self._say(f"landing {first}" + (f" … {last}" if last != first else ""))
@@ -222,8 +230,17 @@ class Runner:
         end_if_told(interrupted=interrupted)
         if result.success:
             return None
+        self._spark_met = False
+        self._require_spark()
         failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
         return f"{first}: " + " ".join((_reason(failed[-1].event_specific_data) if failed else "?").split())
+
+    def _require_spark(self) -> None:
+        """Without one, all runs would fail, each in its turn: it is asked before the first, and after one failed."""
+        spark = self._resources[SPARK]
+        if not self._spark_met and isinstance(spark, SparkResource):
+            spark.require()
+        self._spark_met = True
 
 
 def _reason(failed: Any) -> str:

@@ -66,13 +66,17 @@ def up(
     brokers: Annotated[int | None, typer.Option(metavar="1|3", help="As it was, where there is a cluster.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the local services: a Kafka broker and a warm Spark, and what --with names."""
+    """Start the local services: a broker and a warm Spark where the settings name no other, and what --with names."""
     from kafka_assets import devstack
 
     more = [name.strip() for name in with_.split(",") if name.strip()]
     settings = load_settings()
+    needed = [*devstack.needed(settings), *(["kafka"] if brokers else [])]
+    for name in devstack.DEFAULT:
+        if name not in (*needed, *more):
+            err.print(f"· {name} is not started: the settings name another (--with {name} starts one)", markup=False)
     with Narration() as narration:
-        running = devstack.up(settings.state, [*devstack.DEFAULT, *more], brokers=brokers, progress=narration)
+        running = devstack.up(settings.state, [*needed, *more], brokers=brokers, progress=narration)
     _print(running.services, as_json=as_json)
     for name in more:
         if name in DATABASES and running.urls[name] != settings.database_url:

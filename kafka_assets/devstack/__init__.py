@@ -6,7 +6,7 @@ Everything of a project lives in one folder (`Settings.state`); what was downloa
 from kafka_assets.devstack.catalogue import DEFAULT, OPTIONAL
 from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.spark import connector_jars
-from kafka_assets.devstack.stack import Running, ServiceStatus, down, status, up
+from kafka_assets.devstack.stack import Running, ServiceStatus, down, needed, status, up
 
 __all__ = [
     "DEFAULT",
@@ -17,6 +17,7 @@ __all__ = [
     "Silent",
     "connector_jars",
     "down",
+    "needed",
     "status",
     "up",
 ]

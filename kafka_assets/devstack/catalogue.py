@@ -19,11 +19,32 @@ from kafka_assets.devstack.registry import Registry
 from kafka_assets.devstack.service import Service
 from kafka_assets.devstack.spark import SparkConnect
 from kafka_assets.devstack.state import State, StateFile
+from kafka_assets.endpoints import Endpoint, endpoint_of
 from kafka_assets.errors import ServiceError, UsageError
+from kafka_assets.settings import Settings
 
 DEFAULT = ("kafka", "spark")
 OPTIONAL = ("postgresql", "mariadb", "mysql", "registry", "dagster")
 CLUSTER_SIZES = (1, 3)
+
+
+def needed(file: StateFile, settings: Settings) -> list[str]:
+    """Of the default services those that the settings do not name another one for."""
+    ports = file.read().ports
+    own = {chosen["client"] for name, chosen in ports.items() if name.startswith("kafka-")}
+    brokers = (settings.bootstrap_servers or "").split(",")
+    elsewhere = settings.bootstrap_servers and not any(_is_here(one, own) for one in brokers)
+    endpoint = endpoint_of(settings.spark_remote or "")
+    spark = {chosen["client"] for name, chosen in ports.items() if name == "spark"}
+    other = settings.spark_master or (
+        settings.spark_remote and not (endpoint and endpoint.is_here and endpoint.port in spark)
+    )
+    return [name for name, theirs in zip(DEFAULT, (elsewhere, other), strict=True) if not theirs]
+
+
+def _is_here(address: str, own: set[int]) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    return port.isdecimal() and int(port) in own and Endpoint(host, int(port)).is_here
 
 
 def resolve(file: StateFile, names: Sequence[str], *, brokers: int | None) -> list[Service]:

@@ -20,7 +20,7 @@ from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.service import Service
 from kafka_assets.devstack.state import Record, State, StateFile
 from kafka_assets.errors import KafkaAssetsError, ServiceError
-from kafka_assets.settings import make_private
+from kafka_assets.settings import Settings, make_private
 
 LONGEST_UP = 30 * 60.0
 LEAST_SPACE = 500_000_000
@@ -73,6 +73,11 @@ def up(
         urls={service.name: state.services[service.name].url for service in wanted},
         services=tuple(_status(service.name, state.services[service.name]) for service in wanted),
     )
+
+
+def needed(settings: Settings) -> list[str]:
+    """Of the services that `up` starts by default those that the settings do not name another one for."""
+    return catalogue.needed(StateFile(settings.state.resolve()), settings)
 
 
 def down(

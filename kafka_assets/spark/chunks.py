@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
-from kafka_assets.errors import CountsDisagree, StreamError
+from kafka_assets.errors import CountsDisagree, RecordsChanged, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted_bad, seen_of
@@ -92,7 +92,7 @@ def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transf
     if places.num_rows:
         whole = decode(valued(raw, stream), format=stream.format, schema=stream.schema_)
         unkeyed = keyless(raw, landed_columns(transform(good(whole)), stream=stream), stream.upsert)
-        bad += fetched(unkeyed, places.num_rows, "records without key or order")
+        bad += fetched(unkeyed, places.num_rows, "records without key or order", transformed=True)
         seen = _added(seen, places, bad=1)
     deletes = None
     if expected := sum(part.deleted for part in seen.values()):
@@ -136,20 +136,30 @@ def _added(seen: dict[SliceKey, Seen], records: pa.Table, *, bad: int, deleted: 
     return more
 
 
-def fetched(found: DataFrame, expected: int, what: str) -> Iterator[BadRecord]:
-    """The bytes of records that could not become rows, by a second read of the same offsets."""
-    return _bad(_all_of(found, expected, what))
+def fetched(found: DataFrame, expected: int, what: str, *, transformed: bool = False) -> Iterator[BadRecord]:
+    """The bytes of records that could not become rows, by a second read of the same offsets.
+
+    `transformed`: they were found by what the transform gives, and it may not give the same twice.
+    """
+    return _bad(_all_of(found, expected, what, transformed=transformed))
 
 
-def _all_of(found: DataFrame, expected: int, what: str) -> pa.Table:
+def _all_of(found: DataFrame, expected: int, what: str, *, transformed: bool = False) -> pa.Table:
     records = found.withColumn("timestamp", millis()).toArrow()
-    if records.num_rows != expected:
+    if records.num_rows == expected:
+        return records
+    said = f"{expected} {what} were counted, and {records.num_rows} found when their bytes were fetched"
+    if transformed:
         raise CountsDisagree(
-            f"{expected} {what} were counted, and {records.num_rows} found when their bytes were fetched",
-            why="the topic changed between the two reads (retention, compaction), or the transform gives other rows",
-            cure="run the slice again",
+            said,
+            why="the transform gives other rows each time, or the topic changed between the two reads",
+            cure="let the transform give the same rows for the same records, and run the slice again",
         )
-    return records
+    raise RecordsChanged(
+        said,
+        why="the topic was compacted, or records expired, between the two reads",
+        cure="nothing: the slice is asked for again",
+    )
 
 
 def _bad(records: pa.Table) -> Iterator[BadRecord]:

@@ -106,3 +106,17 @@ def _ended(project: Project, number: signal.Signals, when: Callable[[], bool], *
         said.append(process.stdout.read())
     assert process.returncode == 128 + number, said
     return "".join(said)
+
+
+def test_a_spark_that_is_not_there_is_told_once_and_counted_against_nobody(
+    project: Project, command: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.topic("sparkless")
+    project.declare("sparkless", topic="sparkless")
+    project.produce("sparkless", 0, 30)
+    monkeypatch.setenv("KAFKA_ASSETS_SPARK_REMOTE", "sc://localhost:1/;token=x")
+    down = command("run", "--until-caught-up", code=1)
+    assert "the Spark server at localhost:1 does not answer" in down.err
+    assert "kafka-assets up" in down.err
+    assert project.sql("select sum(failures_alone) from kafka_claim") == 0
+    assert project.sql("select count(*) from kafka_claim where attempt > 0") == 0

@@ -153,6 +153,22 @@ def test_the_second_read_finds_the_same_bad_records_with_their_bytes(spark: Spar
         assert row["timestamp"] == AT
 
 
+def test_records_that_are_gone_at_the_second_read_count_against_no_slice(spark: SparkSession) -> None:
+    from kafka_assets.errors import CountsDisagree, RecordsChanged, Retryable
+    from kafka_assets.spark.chunks import bad_records, fetched
+    from kafka_assets.streams import Stream
+
+    raw = raw_frame(spark, [b"{", b'{"id": 1}'])
+    stream = Stream(name="s", topic="s", target="s", schema="id BIGINT")
+    assert [one.value for one in bad_records(raw, 1, stream)] == [b"{"]
+    with pytest.raises(RecordsChanged, match="2 bad records were counted, and 1 found"):
+        list(bad_records(raw, 2, stream))
+    assert issubclass(RecordsChanged, Retryable)
+    # What depends on the transform would be asked for again without end, if that gives other rows each time.
+    with pytest.raises(CountsDisagree):
+        list(fetched(raw.limit(0).selectExpr("*", "'' AS reason"), 2, "records", transformed=True))
+
+
 def test_a_filter_on_the_reason_does_not_parse_twice(spark: SparkSession) -> None:
     from kafka_assets.spark.decode import decode
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from kafka_assets.errors import SparkUnavailable
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import open_session
 from kafka_assets_tests.integration.living import waited
-from kafka_assets_tests.integration.project import Landing
+from kafka_assets_tests.integration.project import Landing, failure_of
 
 WORKER = """
 import gc
@@ -43,52 +43,56 @@ GIVE_UP = 120.0
 """Seconds; the client alone asks a server that is gone for ten minutes."""
 
 
-@dataclass
 class Road:
-    """A port that leads to a server's, and can be watched and frozen."""
+    """A port that leads to a server's, and can be watched, frozen and ended: then it is as if the server were gone."""
 
-    port: int
-    sent: int = 0
-    """Bytes that went to the server."""
-    open: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, spark_remote: str) -> None:
+        self._there = urlsplit(spark_remote).port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        self.port: int = self._listening.getsockname()[1]
+        self.sent = 0
+        """Bytes that went to the server."""
+        self.open = threading.Event()
+        self.open.set()
+        threading.Thread(target=self._accept, daemon=True).start()
 
     def to(self, spark_remote: str) -> str:
-        return spark_remote.replace(f":{urlsplit(spark_remote).port}/", f":{self.port}/")
+        return spark_remote.replace(f":{self._there}/", f":{self.port}/")
+
+    def end(self) -> None:
+        self.open.set()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for end in self._ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                there = socket.create_connection(("127.0.0.1", self._there))
+                self._ends.extend((here, there))
+                for pair, out in (((here, there), True), ((there, here), False)):
+                    threading.Thread(target=self._carry, args=pair, kwargs={"out": out}, daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, *, out: bool) -> None:
+        with suppress(OSError):
+            while got := source.recv(65536):
+                self.open.wait()
+                self.sent += len(got) if out else 0
+                sink.sendall(got)
 
 
 @contextmanager
 def road_to(spark_remote: str) -> Iterator[Road]:
-    """A road that leads to this server until the block ends: then it is as if the server behind it were gone."""
-    port = urlsplit(spark_remote).port
-    ends: list[socket.socket] = []
-
-    def carry(source: socket.socket, sink: socket.socket, *, out: bool) -> None:
-        with suppress(OSError):
-            while got := source.recv(65536):
-                road.open.wait()
-                road.sent += len(got) if out else 0
-                sink.sendall(got)
-
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = listening.accept()
-                there = socket.create_connection(("127.0.0.1", port))
-                ends.extend((here, there))
-                for pair, out in (((here, there), True), ((there, here), False)):
-                    threading.Thread(target=carry, args=pair, kwargs={"out": out}, daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        road = Road(listening.getsockname()[1])
-        road.open.set()
-        threading.Thread(target=accept, daemon=True).start()
-        yield road
-        road.open.set()
-        listening.shutdown(socket.SHUT_RDWR)
-        for end in ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+    """A road that leads to this server until the block ends."""
+    road = Road(spark_remote)
+    yield road
+    road.end()
 
 
 def known(spark_remote: str, session_id: str) -> bool:
@@ -163,6 +167,30 @@ def test_a_query_whose_server_falls_silent_ends(spark_remote: str) -> None:
         with pytest.raises(SparkUnavailable), reached():
             opened.session.range(5).count()
         opened.close()
+
+
+def test_a_run_whose_spark_goes_away_gives_its_slices_back(
+    landing: Callable[..., Landing], spark_remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_SPARK_PATIENCE", "4s")
+    road = Road(spark_remote)
+    calls: list[int] = []
+
+    def leave(records: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:  # the first is for the table's columns
+            road.end()
+        return records
+
+    stream = landing(transform=leave)
+    stream.topic()
+    stream.produce_ids(0, 5)
+    [request] = stream.tick().requests
+    failed = replace(stream, spark_remote=road.to(spark_remote)).run(request)
+    assert "Spark cannot be reached" in failure_of(failed)
+    assert stream.sql("select state from kafka_publication") == "planned"
+    assert stream.sql("select failures_alone from kafka_claim") == 0
+    assert stream.run(request).success, "its claim was given back: nobody waits for the lease"
 
 
 def test_a_process_whose_spark_is_gone_ends_all_the_same(spark_remote: str) -> None:

@@ -340,3 +340,27 @@ def test_a_project_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         write_instance(tmp_path / "project" / ".dagster")
     with pytest.raises(ServiceError, match="could not be written"):
         stack.up(tmp_path / "project" / ".kafka_assets", ["kafka"])
+
+
+@pytest.mark.parametrize(
+    ("environ", "started"),
+    [
+        ({}, ["kafka", "spark"]),
+        ({"BOOTSTRAP_SERVERS": "kafka1.example.com:9093"}, ["spark"]),
+        ({"BOOTSTRAP_SERVERS": "127.0.0.1:9092"}, ["spark"]),
+        ({"BOOTSTRAP_SERVERS": "127.0.0.1:20001"}, ["kafka", "spark"]),
+        ({"BOOTSTRAP_SERVERS": "kafka1.example.com:20001"}, ["spark"]),
+        ({"SPARK_REMOTE": "sc://spark.example.com"}, ["kafka"]),
+        ({"SPARK_REMOTE": "sc://localhost:20002/;token=x"}, ["kafka", "spark"]),
+        ({"SPARK_MASTER": "local[2]"}, ["kafka"]),
+    ],
+)
+def test_what_the_settings_name_elsewhere_is_not_started_here(
+    tmp_path: Path, file: StateFile, environ: dict[str, str], started: list[str]
+) -> None:
+    def edit(state: State) -> None:
+        state.ports = {"kafka-1": {"client": 20001, "controller": 20003}, "spark": {"client": 20002}}
+
+    file.change(edit)
+    settings = load_settings(tmp_path, {f"KAFKA_ASSETS_{name}": value for name, value in environ.items()})
+    assert stack.needed(settings) == started
