@@ -192,6 +192,10 @@ class CountsDisagree(Permanent):
     """What was read, landed and quarantined does not add up; nothing was committed."""
 
 
+class ChunkTooLarge(Permanent):
+    """Records are so large that a chunk of them does not pass through Spark's driver."""
+
+
 class RecordsChanged(Retryable):
     """Records that were counted were not there any more when they were read again; nothing was committed."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
+
+from kafka_assets.devstack.dagster import graphql
 
 PATIENCE = 60.0
 """Seconds for runs to end after their commit; what is not told by then is left out."""
@@ -39,11 +39,11 @@ def told_of(url: str, *, asset: str) -> dict[str, Told]:
     """All runs of this Dagster, by id; waits until they have ended."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        runs = _ask(url, _RUNS)["runsOrError"]["results"]
+        runs = graphql(url, _RUNS)["runsOrError"]["results"]
         if all(run["endTime"] for run in runs) or time.monotonic() > deadline:
             break
         time.sleep(0.5)
-    made = _ask(url, _MADE, asset=asset)["assetNodeOrError"]["assetMaterializations"]
+    made = graphql(url, _MADE, asset=asset)["assetNodeOrError"]["assetMaterializations"]
     steps = {one["runId"]: _steps(one["metadataEntries"]) for one in made}
     return {
         run["runId"]: Told(
@@ -65,13 +65,3 @@ def _steps(entries: list[dict[str, Any]]) -> dict[str, float]:
 
 def _ms(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
-
-
-def _ask(url: str, query: str, **variables: str) -> dict[str, Any]:
-    request = urllib.request.Request(
-        f"{url}/graphql",
-        data=json.dumps({"query": query, "variables": variables}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return cast("dict[str, Any]", json.load(answer)["data"])

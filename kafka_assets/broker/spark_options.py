@@ -66,6 +66,9 @@ All other properties tune librdkafka itself (queues, producers, groups, logs), m
 reader, and are left out.
 """
 
+REDACTION = r'LoginModule required[^\n]*|BEGIN [A-Z ]*KEY-----[^"]*|(?i:password)("\s+value: "|=)[^\n]*'
+"""For `spark.redaction.string.regex`: what of these options must not be read in what Spark shows of a query."""
+
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",

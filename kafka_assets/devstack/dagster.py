@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress
@@ -53,7 +54,7 @@ retention:
       started: 7
 """
 
-_ASK = {"query": "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"}
+HEALTH = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
 
 
 class Dagster(Service):
@@ -79,17 +80,11 @@ class Dagster(Service):
     def unready(self, ports: Mapping[str, int]) -> str | None:
         if not answers(ports["client"]):
             return f"nothing listens on port {ports['client']} yet"
-        request = urllib.request.Request(
-            f"{self.url(ports)}/graphql",
-            data=json.dumps(_ASK).encode(),
-            headers={"Content-Type": "application/json"},
-        )
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                found = json.load(answer)
+            found = graphql(self.url(ports), HEALTH, timeout=5)
         except (urllib.error.URLError, TimeoutError, ValueError, ConnectionError) as error:
             return f"its webserver does not answer yet: {error}"
-        ill = [one for one in found["data"]["instance"]["daemonHealth"]["allDaemonStatuses"] if one["required"]]
+        ill = [one for one in found["instance"]["daemonHealth"]["allDaemonStatuses"] if one["required"]]
         return None if all(one["healthy"] for one in ill) else "its daemon is not healthy yet"
 
     def url(self, ports: Mapping[str, int]) -> str:
@@ -97,6 +92,17 @@ class Dagster(Service):
 
     def data(self) -> list[Path]:
         return [self.home]
+
+
+def graphql(url: str, query: str, *, timeout: float = 30, **variables: str) -> Any:
+    """What a local Dagster's webserver answers to a query of GraphQL; never through a proxy."""
+    request = urllib.request.Request(
+        f"{url}/graphql",
+        data=json.dumps({"query": query, "variables": variables}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as answered:
+        return json.load(answered)["data"]
 
 
 def write_instance(home: Path) -> None:

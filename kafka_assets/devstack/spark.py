@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
+from kafka_assets.broker.spark_options import REDACTION
 from kafka_assets.devstack import artifacts, fetch
 from kafka_assets.devstack.java import find_java, write_properties
 from kafka_assets.devstack.logs import log4j_properties
@@ -49,6 +50,12 @@ spark.connect.session.planCache.maxSize 4
 spark.sql.ui.retainedExecutions 10
 spark.ui.retainedJobs 10
 spark.ui.retainedStages 10
+# All of a chunk passes through the server; two of them are under way at a time.
+spark.driver.maxResultSize 1g
+# Its other ports, too, are for nobody else on this machine.
+spark.authenticate true
+# Kafka's passwords and keys are options of a query, which logs and a UI would show.
+spark.redaction.string.regex {redaction}
 # One that is out of memory is not there any more, where it would stand still: `up` starts it again.
 spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError
 """
@@ -79,6 +86,7 @@ class SparkConnect(Service):
             port=ports["client"],
             folder=self.folder,
             python=sys.executable,
+            redaction=REDACTION.replace("\\", "\\\\"),  # as Java reads properties
         )
         # Spark's launcher and its server read this one as UTF-8, unlike Java.
         (conf / "spark-defaults.conf").write_text(defaults, encoding="utf-8")

@@ -21,6 +21,7 @@ from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted
 from kafka_assets.spark.decode import BAD, TOPIC, decode, millis, undecoded
 from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
 from kafka_assets.spark.reached import reached
+from kafka_assets.spark.result_size import let_through
 from kafka_assets.streams import Stream, Upsert
 
 IN_FLIGHT = 2
@@ -67,6 +68,7 @@ def stream_chunks(plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Pie
 
 
 @reached()
+@let_through()
 def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
     """A chunk under a transform that looks at each record by itself: one query, counted as it passes."""
     slices = sorted({part for piece in pieces for part in piece.slices})

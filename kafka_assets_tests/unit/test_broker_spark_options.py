@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 import pytest
 
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.spark_options import jaas_quoted, spark_options
+from kafka_assets.broker.spark_options import REDACTION, jaas_quoted, spark_options
 from kafka_assets.errors import SettingsError
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
@@ -140,3 +141,35 @@ def test_tuning_is_renamed_or_left_out() -> None:
     assert found["kafka.fetch.max.wait.ms"] == "7"
     assert found["kafka.client.id"] == "me"
     assert not [name for name in found if "queued" in name or "acks" in name]
+
+
+SHOWN = """\
+    options {
+      key: "kafka.sasl.jaas.config"
+      value: "org.apache.kafka.common.security.plain.PlainLoginModule required username=\\"u\\" password=\\"CANARY;x\\";"
+    }
+    options {
+      key: "kafka.ssl.key.password"
+      value: "CANARY"
+    }
+    options {
+      key: "kafka.ssl.keystore.key"
+      value: "-----BEGIN ENCRYPTED PRIVATE KEY-----\\nCANARY\\nCANARY\\n-----END ENCRYPTED PRIVATE KEY-----\\n"
+    }
+    options {
+      key: "startingOffsets"
+      value: "{}"
+    }
+"""
+"""As Spark Connect's UI and event log show a query (4.2.0)."""
+
+
+def test_what_spark_shows_of_a_query_has_no_secret_and_all_else() -> None:
+    left = re.sub(REDACTION, "***", SHOWN)
+    assert "CANARY" not in left
+    assert 'key: "startingOffsets"\n      value: "{}"' in left
+
+
+def test_the_docs_have_the_same_redaction() -> None:
+    settings = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert f"spark.redaction.string.regex {REDACTION}\n" in settings.read_text(encoding="utf-8")
