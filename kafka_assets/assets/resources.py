@@ -107,11 +107,11 @@ class SparkResource(LazyPySparkResource):
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
     _opened: Opened | None = PrivateAttr(default=None)
-    _say: Callable[[str], None] = PrivateAttr(default=_log.warning)
+    _told: Any = PrivateAttr(default=None)
+    """The run's log, where there is a run."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        if context.log is not None:
-            self._say = context.log.warning
+        self._told = context.log
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         self.close()
@@ -134,7 +134,7 @@ class SparkResource(LazyPySparkResource):
         if self._opened is None:
             settings = load_settings()
             config = self.spark_config or spark_config(settings)
-            self._opened = open_session(config, patience=settings.spark_patience, say=self._say)
+            self._opened = open_session(config, patience=settings.spark_patience, say=(self._told or _log).warning)
             self._spark_session = self._opened.session
 
 

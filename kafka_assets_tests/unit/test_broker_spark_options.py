@@ -146,7 +146,7 @@ def test_tuning_is_renamed_or_left_out() -> None:
 SHOWN = """\
     options {
       key: "kafka.sasl.jaas.config"
-      value: "org.apache.kafka.common.security.plain.PlainLoginModule required username=\\"u\\" password=\\"CANARY;x\\";"
+      value: "org.apache.kafka.common.security.plain.PlainLoginModule required password=\\"CANARY;x\\";"
     }
     options {
       key: "kafka.ssl.key.password"
