@@ -26,6 +26,8 @@ from kafka_assets_tests.ledgers import ASSET, SCHEMA, Attempt, chunk_of, plan, r
 
 MORE = {"price": pa.decimal128(12, 2), "per%cent 大": pa.string(), "tags": pa.list_(pa.string())}
 
+LINEAGE = "kafka_source bigint not null, kafka_partition integer not null, kafka_offset bigint not null"
+
 
 def widened(engine: Engine, upsert: Upsert | None = None, **more: Any) -> Table:
     """The asset's table under a schema with these further columns, which may be added."""
@@ -111,9 +113,8 @@ class TablesContract:
 
     @pytest.mark.parametrize("key", ["", ", primary key (kafka_partition, kafka_offset)", ", primary key (id)"])
     def test_a_table_without_the_lineage_key_is_refused_with_the_cure(self, engine: Engine, key: str) -> None:
-        lineage = "kafka_source bigint not null, kafka_partition integer not null, kafka_offset bigint not null"
         note = "longtext" if engine.dialect.name in {"mysql", "mariadb"} else "text"
-        declared = f"create table orders (id bigint not null, note {note}, {lineage}"
+        declared = f"create table orders (id bigint not null, note {note}, {LINEAGE}"
         change(engine, f"{declared}{key})")
         with pytest.raises(TableIncompatible, match=r"exactly once only under PRIMARY KEY \(.kafka_source.") as refused:
             target(engine)
@@ -122,6 +123,20 @@ class TablesContract:
         keys = plan(engine, slices=[(0, 3)])
         Attempt(engine, keys).claim().publish()
         assert scalar(engine, "select count(*) from orders") == 3
+
+    @pytest.mark.parametrize("there", [False, True], ids=["made", "widened"])
+    def test_a_table_that_the_database_refuses_leaves_the_asset_free_to_take_another(
+        self, engine: Engine, there: bool
+    ) -> None:
+        if there:
+            change(engine, f"create table wide ({LINEAGE}, primary key (kafka_source, kafka_partition, kafka_offset))")
+        columns = [pa.field(f"c{number}", pa.int64()) for number in range(2_100)]
+        schema = pa.schema([*columns, (PARTITION, pa.int32()), (OFFSET, pa.int64())])
+        road = road_for(engine)
+        with pytest.raises(TableIncompatible, match=r"does not (make|widen) the table 'wide' · .*another target"):
+            ensure_table(engine, road, name="wide", asset=ASSET, schema=schema, evolve=True)
+        assert rows(engine, "select * from kafka_target") == []
+        assert target(engine).name == "orders"
 
     @pytest.mark.parametrize("kind", [pa.time64("us"), pa.duration("us"), pa.month_day_nano_interval()], ids=str)
     def test_what_no_database_holds_is_refused_however_deep_it_lies(self, engine: Engine, kind: Any) -> None:

@@ -12,12 +12,12 @@ from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.sinks.road import Table
 
 
-def own(connection: Connection, table: Table, *, asset: str) -> None:
-    """Take the table for this asset, or see that it has it; refused where it is another one's."""
+def owned(connection: Connection, table: Table, *, asset: str) -> bool:
+    """Whether the asset has the table already; refused where it is another one's, or the asset has another."""
     name = table.name
     mode = "append" if table.upsert is None else "upsert"
-    owned = select(t.target.c.table_name, t.target.c.asset, t.target.c.mode)
-    rows = connection.execute(owned.where((t.target.c.table_name == name) | (t.target.c.asset == asset))).all()
+    known = select(t.target.c.table_name, t.target.c.asset, t.target.c.mode)
+    rows = connection.execute(known.where((t.target.c.table_name == name) | (t.target.c.asset == asset))).all()
     owners: dict[str, str] = {row.table_name: row.asset for row in rows}
     if owners.get(name, asset) != asset:
         raise TableIncompatible(
@@ -37,7 +37,18 @@ def own(connection: Connection, table: Table, *, asset: str) -> None:
             why="the two identify rows differently",
             cure="keep the mode, or give the new declaration a new name and target",
         )
-    if not owners:
-        keys = None if table.upsert is None else json.dumps(table.upsert.key)
-        values = {"table_name": name, "asset": asset, "mode": mode, "key_columns": keys}
-        connection.execute(insert(t.target).values(**values, created_at=now_ts()))
+    return bool(owners)
+
+
+def own(connection: Connection, table: Table, *, asset: str) -> None:
+    """Take the table for this asset; nobody has it, and the asset has no other: see `owned`."""
+    upsert = table.upsert
+    connection.execute(
+        insert(t.target).values(
+            table_name=table.name,
+            asset=asset,
+            mode="append" if upsert is None else "upsert",
+            key_columns=None if upsert is None else json.dumps(upsert.key),
+            created_at=now_ts(),
+        )
+    )

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from kafka_assets.errors import LedgerBusy
+from kafka_assets.errors import LedgerBusy, TableIncompatible
 from kafka_assets.ledger.drivers import set_lock_timeout
 from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.retries import retried
-from kafka_assets.ledger.trouble import code_of
+from kafka_assets.ledger.trouble import code_of, translate
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, TIMESTAMP
-from kafka_assets.sinks.owners import own
+from kafka_assets.sinks.owners import own, owned
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.shapes import Shape, missing, refuse_names, sql_types, standing
 from kafka_assets.sinks.versions import WORKING, hidden, key_types
@@ -67,15 +67,37 @@ def ensure_table(
     def ensure() -> None:
         with write(engine) as connection:
             set_lock_timeout(connection, _LOCK_SECONDS)
-            own(connection, table, asset=asset)
+            mine = owned(connection, table, asset=asset)
             found = standing(connection, name)
             lacking = [] if found is None else missing(road, shape, found, evolve=evolve)
-            # Without parameters a % is a %; MySQL commits here, and what is owned and missing is made by the next.
             for statement in [create] if found is None else shape.add(road, lacking) if lacking else []:
-                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+                _define(connection, statement, name)
+            if not mine:
+                # Last, since MySQL commits with each statement before this one: no table, no owner.
+                own(connection, table, asset=asset)
 
     _settled(ensure, name)
     return table
+
+
+def _define(connection: Connection, statement: str, name: str) -> None:
+    """Make or widen the table; what the database has against it is told in its words."""
+    try:
+        # Without parameters a % is a %.
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    except DBAPIError as error:
+        if _came_between(error) or translate(error) is not None:
+            raise
+        raise TableIncompatible(
+            f"the database does not {'make' if statement.startswith('CREATE') else 'widen'} the table {name!r}",
+            why=str(error.orig).strip(),
+            cure="declare fewer or other columns, or another target; or make the table yourself, as it should be",
+        ) from error
+
+
+def _came_between(error: DBAPIError) -> bool:
+    """Whether another process took the table, made it or added a column at this moment."""
+    return isinstance(error, IntegrityError) or code_of(error) in _THERE
 
 
 def _settled(ensure: Callable[[], None], name: str) -> None:
@@ -86,8 +108,8 @@ def _settled(ensure: Callable[[], None], name: str) -> None:
         try:
             return retried(ensure)
         except DBAPIError as error:
-            # Another process took it for its own, made it or added a column meanwhile: what stands is looked at again.
-            if looks == _LOOKS or not (isinstance(error, IntegrityError) or code_of(error) in _THERE):
+            # What stands is looked at again.
+            if looks == _LOOKS or not _came_between(error):
                 raise
         except LedgerBusy as error:
             raise LedgerBusy(
