@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from sqlalchemy import Engine, event
 
-from kafka_assets.errors import KeysUnknown, SliceRefused, UpstreamChanged
+from kafka_assets.errors import KeysUnknown, RowsRefused, SliceRefused, UpstreamChanged
 from kafka_assets.ledger import derived
 from kafka_assets.ledger.claims import claim
 from kafka_assets.ledger.derived import add_publications
@@ -22,7 +22,7 @@ from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.health import gaps_of
 from kafka_assets.ledger.publications import find
 from kafka_assets.ledger.requests import due
-from kafka_assets.records import Chunk, Seen
+from kafka_assets.records import Chunk, Refused, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
 from kafka_assets.sinks.publish import Published, Work, publish
@@ -31,6 +31,7 @@ from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import ASSET, SCHEMA, Attempt, chunk_of, plan, quoted, rows, scalar
 from kafka_assets_tests.ledgers import target as upstream_target
+from kafka_assets_tests.tables_contract import LINEAGE
 
 BELOW = "below"
 
@@ -251,6 +252,41 @@ class DownstreamContract:
         monkeypatch.setattr(derived, "_behind", gone_then)
         assert add_publications(engine, asset=BELOW, stream=ASSET, gone=False) == 0
 
+    def test_what_its_table_refuses_is_quarantined_as_the_row_above_has_it(self, engine: Engine) -> None:
+        first, second = plan(engine, slices=[(0, 6), (6, 10)])
+        upstream(engine, first, second, note="\x01\u00e9")
+        add_publications(engine, asset=BELOW, stream=ASSET)
+        note = "longtext" if engine.dialect.name in {"mysql", "mariadb"} else "text"
+        own = f"create table below (id bigint, note {note}, {LINEAGE}"
+        with write(engine) as connection:
+            connection.exec_driver_sql(
+                f"{own}, primary key (kafka_source, kafka_partition, kafka_offset), check (id not in (4, 8)))"
+            )
+        below(engine, first, second)
+        assert landed(engine) == [0, 2, 6]
+        kept = rows(
+            engine,
+            "select asset, kafka_offset, value, headers, reason from kafka_quarantine order by kafka_offset",
+        )
+        values = ['{"id":4,"note":"\\u0001é"}'.encode(), '{"id":8,"note":"\\u0001é"}'.encode()]
+        assert [(row[0], row[1], bytes(row[2]), row[3]) for row in kept] == [
+            (BELOW, 4, values[0], None),
+            (BELOW, 8, values[1], None),
+        ]
+        assert "check" in str(kept[0][4]).lower() or "constraint" in str(kept[0][4]).lower()
+        assert scalar(engine, "select sum(quarantined) from kafka_publication where asset = 'below'") == 2
+
+    def test_of_two_lives_with_the_same_offset_none_is_taken_for_the_refused_one(self, engine: Engine) -> None:
+        [first] = plan(engine, slices=[(0, 3)])
+        upstream(engine, first)
+        [second] = plan(engine, slices=[(0, 3)], topic_id="id-2")
+        upstream(engine, second)
+        refused = [Refused(0, 1, "no good", topic="orders")]
+        [alone] = source(engine, second).as_records(refused)
+        assert (alone.offset, alone.value) == (1, b'{"id":1,"note":"a"}')
+        with pytest.raises(RowsRefused, match="which row it is nobody knows"):
+            source(engine, first, second).as_records(refused)
+
     def test_another_downstream_and_a_downstream_of_a_downstream_stand_apart(self, engine: Engine) -> None:
         [key] = plan(engine, slices=[(0, 6)])
         for name in (BELOW, "lower"):
@@ -320,6 +356,7 @@ def below(
             replaces=replaces,
             recheck=recheck,
             fingerprints=given.fingerprints(),
+            fetch=given.as_records,
         ),
     )
 

@@ -6,7 +6,7 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
-from kafka_assets.records import OFFSET, PARTITION, Chunk
+from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.inserts import insert_rows
 from kafka_assets.sinks.road import road_for
@@ -228,6 +228,26 @@ class PublishContract:
         with pytest.raises(SliceRefused):
             Attempt(engine, keys).claim().publish(confirm=gone)
         assert rows_of(engine) == []
+
+    def test_of_what_another_run_committed_meanwhile_nothing_is_missed(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Where the old backend can be ended, this attempt is fenced instead.
+        monkeypatch.setattr(publishing, "register_backend", lambda *given: None)
+        first, second = plan(engine, slices=[(0, 3), (3, 6)])
+        mine = Attempt(engine, [first, second]).claim()
+        Attempt(engine, [first], run_id="faster").claim(force=True).publish()
+        told: list[Mapping[SliceKey, Seen]] = []
+        mine.publish(confirm=told.append)
+        assert second in told[-1]
+        assert all(part.read == 3 for part in told[-1].values()), "it looks as if Kafka had not delivered them"
+        assert [offset for _, offset, _ in rows_of(engine)] == [*range(6)]
+
+    def test_a_slice_of_which_nothing_was_delivered_is_asked_for(self, engine: Engine) -> None:
+        first, second = plan(engine, slices=[(0, 3), (3, 6)])
+        told: list[Mapping[SliceKey, Seen]] = []
+        Attempt(engine, [first, second]).claim().publish(chunk_of(first), confirm=told.append)
+        assert {key: part.read for key, part in told[-1].items()} == {first: 3, second: 0}
 
     def test_a_failed_replay_never_touches_a_result(self, engine: Engine) -> None:
         keys = plan(engine, slices=[(0, 3)])

@@ -5,6 +5,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from kafka_assets.assets.landing import CHUNK_OFFSETS, Landing, frame_of
 from kafka_assets.assets.making import called, making
 from kafka_assets.assets.names import IO_MANAGER, SPARK
 from kafka_assets.errors import StreamError
-from kafka_assets.records import OFFSET, ORDINAL, Chunk, Seen
+from kafka_assets.records import OFFSET, ORDINAL, BadRecord, Chunk, Refused, Seen
 from kafka_assets.sinks.committed_rows import CommittedRows
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import landed_columns
@@ -135,14 +136,18 @@ class DerivedLanding(Landing):
         return self.frame()
 
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
-        return self._chunks
+        return partial(self._chunks, [key for key in self.keys if key in read_from])
 
-    def _chunks(self) -> Iterator[Chunk]:
+    def refused(self, refused: Sequence[Refused]) -> Sequence[BadRecord]:
+        """The rows of the upstream that these are made of, as JSON: this asset reads no topic."""
+        return self.rows.as_records(refused)
+
+    def _chunks(self, wanted: Sequence[SliceKey]) -> Iterator[Chunk]:
         if self.stream.scope == "slice":
-            yield from map(self._whole, self.keys)
+            yield from map(self._whole, wanted)
             return
         # Rows of two topics, or of a topic's two lives, carry the same partitions and offsets: never in one chunk.
-        for _, keys in groupby(sorted(self.keys), key=lambda key: (key.topic, key.incarnation)):
+        for _, keys in groupby(sorted(wanted), key=lambda key: (key.topic, key.incarnation)):
             yield from self._chunks_of(list(keys))
 
     def _chunks_of(self, keys: Sequence[SliceKey]) -> Iterator[Chunk]:

@@ -31,13 +31,12 @@ from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.stalls import stall
-from kafka_assets.records import BadRecord, Chunk, Chunks, Refused, Seen
+from kafka_assets.records import Chunk, Chunks, Seen
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.publish import Published, Work, publish
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey, readable
-from kafka_assets.spark.refused import fetch_refused
 from kafka_assets.streams import Stream
 
 _log = logging.getLogger(__name__)
@@ -242,10 +241,6 @@ def _publish(
     def confirm(seen: Mapping[SliceKey, Seen]) -> None:
         _confirm(landing, held, read_from, seen)
 
-    def fetch(refused: Sequence[Refused]) -> Sequence[BadRecord]:
-        topic = refused[0].topic
-        return landing.raw(lambda read: fetch_refused(landing.spark, refused, topic=topic, read=read))
-
     work = Work(
         claims=claims,
         table=table,
@@ -257,7 +252,7 @@ def _publish(
         code_version=landing.code_version,
         replaces=asking.replaces,
         keeps=asking.keeps,
-        fetch=fetch,
+        fetch=landing.refused,
         force=asking.force,
         recheck=landing.recheck,
         fingerprints=landing.fingerprints,
@@ -290,12 +285,15 @@ def _readable_from(landing: Landing, held: Sequence[Publication]) -> dict[SliceK
 def _confirm(
     landing: Landing, held: Sequence[Publication], readable: Mapping[SliceKey, int], seen: Mapping[SliceKey, Seen]
 ) -> None:
-    """After the last record: whatever was not delivered must be a hole, not something that expired meanwhile."""
+    """After the last record: whatever was not delivered must be a hole, not something that expired meanwhile.
+
+    Of the slices in `seen`: others were committed by another run, and nothing of them was to be delivered.
+    """
     offsets = _observe(landing, held)
     if offsets is None:
         return
-    for key, start in readable.items():
-        delivered = seen.get(key, Seen()).read
+    for key, part in seen.items():
+        delivered, start = part.read, readable[key]
         log_start = offsets[key.topic].partitions[key.partition].log_start
         if delivered < key.end - start and log_start > start:
             raise _expired(key, log_start)

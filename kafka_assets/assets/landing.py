@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlalchemy import Connection
 
-from kafka_assets.records import Chunk
+from kafka_assets.records import BadRecord, Chunk, Refused
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
 from kafka_assets.spark.chunks import Read, fetch_records, good, landed_columns, stream_chunks
@@ -27,6 +27,7 @@ from kafka_assets.spark.deletes import check_key, valued
 from kafka_assets.spark.far_times import Used, around_far_times
 from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
+from kafka_assets.spark.refused import fetch_refused
 from kafka_assets.spark.whole import fetch_slice, placed
 from kafka_assets.streams import Stream
 
@@ -112,8 +113,11 @@ class Landing:
         return to_arrow_schema(landed, timezone="UTC")
 
     def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
-        """Chunks of at most `CHUNK_OFFSETS`, or of one slice, from the offset of each that can still be read."""
-        readable = [part for part in self.keys if read_from.get(part, part.start) < part.end]
+        """Chunks of at most `CHUNK_OFFSETS`, or of one slice, from the offset of each that can still be read.
+
+        Slices that do not stand in `read_from` are not read: another run has committed them.
+        """
+        readable = [part for part in self.keys if part in read_from and read_from[part] < part.end]
         plan = pieces(readable, max_offsets=CHUNK_OFFSETS, max_slices=CHUNK_SLICES, read_from=read_from)
         fetch = fetch_records
         if self.stream.scope == "slice":
@@ -134,6 +138,11 @@ class Landing:
         """Every record expired: an empty chunk keeps the books of each slice."""
         rows = self.schema(self.first() if self.stream.scope == "slice" else self.frame()).empty_table()
         return Chunk(rows=placed(rows, self.keys[0]) if self.stream.scope == "slice" else rows, seen={})
+
+    def refused(self, refused: Sequence[Refused]) -> Sequence[BadRecord]:
+        """The records whose rows the table refuses, with their bytes: they are quarantined."""
+        topic = refused[0].topic
+        return self.raw(lambda read: fetch_refused(self.spark, refused, topic=topic, read=read))
 
     def raw(self, use: Callable[[Read], Used]) -> Used:
         """What is made of raw records: as Spark's source reads them, or this process what that one cannot."""

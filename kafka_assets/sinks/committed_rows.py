@@ -16,11 +16,11 @@ from typing import Any, cast
 import pyarrow as pa
 from sqlalchemy import ColumnClause, Connection, Engine, Row, column, inspect, select, table, tuple_
 
-from kafka_assets.errors import SliceRefused, TableIncompatible, UpstreamChanged
+from kafka_assets.errors import RowsRefused, SliceRefused, TableIncompatible, UpstreamChanged
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import Publication, batches, find, lock_rows
-from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE
+from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, BadRecord, Refused
 from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import Road, road_for
 from kafka_assets.sinks.shapes import reflected, spelled
@@ -75,6 +75,47 @@ class CommittedRows:
                 return
             last = rows[-1]
 
+    def as_records(self, refused: Sequence[Refused]) -> list[BadRecord]:
+        """The rows at these places of one topic, as what is quarantined of them: their columns as JSON, no bytes."""
+        found: list[BadRecord] = []
+        columns: list[ColumnClause[Any]] = [column(name) for name in (SOURCE, *self.schema.names)]
+        target = table(self.table, *columns)
+        for key, some in self._places(refused).items():
+            mine = select(*(target.c[name] for name in self.schema.names)).where(
+                target.c[SOURCE] == self.slices[key].source_id, target.c[PARTITION] == key.partition
+            )
+            with read(self.engine) as connection:
+                rows = [
+                    row
+                    for part in batches(sorted(some))
+                    for row in connection.execute(mine.where(target.c[OFFSET].in_(part)).order_by(target.c[OFFSET]))
+                ]
+            if len(rows) != len(some):
+                raise _replayed(self.slices[key], self.asset)
+            for values in _arrow(rows, self.schema).to_pylist() if rows else []:
+                offset = values.pop(OFFSET)
+                value = json_text({name: one for name, one in values.items() if name != PARTITION}).encode()
+                found.append(BadRecord(key.partition, offset, some[offset], None, value, (), None))
+        return found
+
+    def _places(self, refused: Sequence[Refused]) -> dict[SliceKey, dict[int, str]]:
+        """By slice the reason at each offset."""
+        places: dict[SliceKey, dict[int, str]] = {}
+        for one in refused:
+            keys = [
+                key
+                for key in self.slices
+                if key.topic == one.topic and key.partition == one.partition and key.start <= one.offset < key.end
+            ]
+            if len(keys) > 1:
+                raise RowsRefused(
+                    f"the table refuses a row at offset {one.offset} of partition {one.partition} of {one.topic!r}",
+                    why=f"{one.reason}; {keys[0]} and {keys[1]} both have that offset, so which row it is nobody knows",
+                    cure="nothing: the sensor asks for the slices of a topic's two lives one by one",
+                )
+            places.setdefault(keys[0], {})[one.offset] = one.reason
+        return places
+
     def recheck(self, connection: Connection) -> None:
         """Lock what was read until the end of this transaction, and see that it is still what was read."""
         read_as = {publication.id: publication for publication in self.slices.values()}
@@ -85,15 +126,19 @@ class CommittedRows:
         for row in (row for some in parts for row in connection.execute(asked.where(p.id.in_(some))).all()):
             was = read_as[row.id]
             if (row.state, row.committed_attempt) != ("committed", was.committed_attempt):
-                raise UpstreamChanged(
-                    f"slice {was.key} of {self.asset!r} was replayed while its rows were being read",
-                    why=f"attempt {was.committed_attempt} was read, and it stands at attempt {row.committed_attempt}",
-                    cure="nothing was written; run the slice again, and it reads the new rows",
-                )
+                raise _replayed(was, self.asset, f", and it stands at attempt {row.committed_attempt}")
 
     def fingerprints(self) -> dict[SliceKey, str]:
         """What stands in the ledger beside each result: the asset and attempt that it was made of."""
         return {key: f"{self.asset}@{one.committed_attempt}" for key, one in self.slices.items()}
+
+
+def _replayed(was: Publication, asset: str, now: str = "") -> UpstreamChanged:
+    return UpstreamChanged(
+        f"slice {was.key} of {asset!r} was replayed while its rows were being read",
+        why=f"attempt {was.committed_attempt} was read{now}",
+        cure="nothing was written; run the slice again, and it reads the new rows",
+    )
 
 
 def committed_rows(

@@ -9,7 +9,7 @@ Killed anywhere before COMMIT, nothing of the attempt is visible. After it, ever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
@@ -90,10 +90,15 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     if work.table.ordinal:
         work = replace(work, fetch=of_no_record)
     steps.now("read")
-    with road.spooled(lambda: (sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved()))) as chunks:
+
+    def read() -> Iterator[Chunk]:
+        return _bounded((sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved())), work.bad_policy)
+
+    with road.spooled(read) as chunks:
         if road.spools:
             steps.now("offsets")
-            work.confirm(_seen_in(chunks()))
+            held = [one.publication.key for one in work.claims]
+            work.confirm({**dict.fromkeys(held, Seen()), **_seen_in(chunks())})
         steps.mark()
 
         def attempt(kept: Callable[[Chunk], Chunk]) -> list[Published]:
@@ -101,6 +106,17 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
             return retried(lambda: _transaction(engine, road, rest, started=started))
 
         return in_rounds(attempt, table=work.table, fetch=work.fetch)
+
+
+def _bounded(chunks: Iterable[Chunk], policy: BadPolicy) -> Iterator[Chunk]:
+    """The chunks, up to where a slice has more bad records than all of its offsets allow: no more are kept for it."""
+    seen: dict[SliceKey, Seen] = {}
+    for chunk in chunks:
+        for key, part in chunk.seen.items():
+            seen[key] = seen.get(key, Seen()) + part
+            example = next((one.reason for one in chunk.bad), "")
+            judge(key, replace(seen[key], read=key.offsets), policy, example=example)
+        yield chunk
 
 
 def _transaction(engine: Engine, road: Road, work: Work, *, started: float) -> list[Published]:

@@ -7,9 +7,9 @@ its locks when it closes a connection, and committed rows would be lost (measure
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
@@ -18,12 +18,25 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from kafka_assets.errors import TableIncompatible
-from kafka_assets.records import OFFSET, PARTITION, SOURCE, Chunk, Chunks, Refused
+from kafka_assets.ledger.constructs import storable
+from kafka_assets.records import OFFSET, PARTITION, SOURCE, BadRecord, Chunk, Chunks, Refused
 from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Table, comparable
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
+
+_BAD = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("reason", pa.large_string()),
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("headers", pa.list_(pa.struct([("name", pa.large_string()), ("value", pa.large_binary())]))),
+        ("timestamp", pa.int64()),
+    ]
+)
 
 _EXACT_DIGITS = 15
 """A double holds so many decimal digits exactly: up to here a decimal is a number, beyond it is text."""
@@ -41,19 +54,17 @@ class SQLiteRoad:
     def spooled(self, chunks: Chunks) -> Generator[Chunks]:
         """Write the chunks to a temporary folder: the lock is then held for the rows alone, never for Spark."""
         with tempfile.TemporaryDirectory(prefix="kafka_assets_spool_") as folder:
-            spooled: list[tuple[Chunk, Path, Path | None]] = []
+            spooled: list[_Spooled] = []
             for number, chunk in enumerate(chunks()):
                 rows = _written(chunk.rows, Path(folder) / f"{number}.arrow")
                 deletes = None
                 if chunk.deletes is not None:
                     deletes = _written(chunk.deletes, Path(folder) / f"{number}.deletes.arrow")
-                spooled.append((replace(chunk, rows=chunk.rows.schema.empty_table(), deletes=None), rows, deletes))
+                bad = _written(table_of(chunk.bad), Path(folder) / f"{number}.bad.arrow") if chunk.bad else None
+                left = replace(chunk, rows=chunk.rows.schema.empty_table(), deletes=None, bad=())
+                spooled.append(_Spooled(left, rows, deletes, bad))
 
-            def again() -> Iterator[Chunk]:
-                for chunk, rows, deletes in spooled:
-                    yield replace(chunk, rows=_mapped(rows), deletes=None if deletes is None else _mapped(deletes))
-
-            yield again
+            yield lambda: (one.chunk_again() for one in spooled)
 
     def column_type(self, kind: Any) -> str | None:
         if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
@@ -99,6 +110,45 @@ class SQLiteRoad:
             columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
             connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
         return rows.num_rows
+
+
+@dataclass(frozen=True)
+class _Spooled:
+    """A chunk whose rows and bytes lie on disk."""
+
+    chunk: Chunk
+    rows: Path
+    deletes: Path | None
+    bad: Path | None
+
+    def chunk_again(self) -> Chunk:
+        return replace(
+            self.chunk,
+            rows=_mapped(self.rows),
+            deletes=None if self.deletes is None else _mapped(self.deletes),
+            bad=() if self.bad is None else bad_of(_mapped(self.bad)),
+        )
+
+
+def table_of(bad: Sequence[BadRecord]) -> pa.Table:
+    """Bad records as Arrow."""
+    rows = [
+        {
+            **vars(one),
+            "reason": storable(one.reason),
+            "headers": [{"name": name, "value": value} for name, value in one.headers],
+        }
+        for one in bad
+    ]
+    return pa.Table.from_pylist(rows, _BAD)
+
+
+def bad_of(table: pa.Table) -> tuple[BadRecord, ...]:
+    """What `table_of` was made of."""
+    found: list[dict[str, Any]] = table.to_pylist()
+    for row in found:
+        row["headers"] = tuple((one["name"], one["value"]) for one in row["headers"])
+    return tuple(BadRecord(**row) for row in found)
 
 
 def _written(rows: pa.Table, path: Path) -> Path:

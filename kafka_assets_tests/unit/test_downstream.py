@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -31,7 +32,7 @@ class WithoutSpark(DerivedLanding):
         return {str(key): part.read for key, part in seen.items()}, offsets
 
 
-def chunks(engine: Engine, *keys: SliceKey) -> list[Any]:
+def chunks(engine: Engine, *keys: SliceKey, wanted: Sequence[SliceKey] | None = None) -> list[Any]:
     stream = Derived(
         name="below", topic="orders", target="below", schema="id BIGINT", upstream=ASSET, upstream_target="orders",
         root=ASSET,
@@ -41,7 +42,7 @@ def chunks(engine: Engine, *keys: SliceKey) -> list[Any]:
         stream=stream, keys=keys, spark=unused, records=unused, transform=unused, code_version="", tags={}, run_id="",
         tell=unused, rows=source(engine, *keys),
     )  # fmt: skip
-    return list(landing.chunks({})())
+    return list(landing.chunks({key: key.start for key in (keys if wanted is None else wanted)})())
 
 
 def test_chunks_are_bounded_and_each_row_is_counted_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +56,12 @@ def test_chunks_are_bounded_and_each_row_is_counted_once(engine: Engine, monkeyp
         ({first: 1, second: 4}, [4, 5, 6, 7, 8]),
         ({second: 0}, []),
     ]
+
+
+def test_what_another_run_committed_meanwhile_is_not_read(engine: Engine) -> None:
+    first, second = plan(engine, slices=[(0, 5), (5, 9)])
+    upstream(engine, first, second)
+    assert chunks(engine, first, second, wanted=[second]) == [({str(second): 4}, [5, 6, 7, 8])]
 
 
 def test_two_lives_of_a_topic_never_share_a_chunk(engine: Engine) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from sqlalchemy import Engine, event
 
 from kafka_assets import kafka_asset
+from kafka_assets.assets import land as lands
 from kafka_assets.assets import landing as landings
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.failure import failure_of
@@ -24,10 +25,19 @@ from kafka_assets.assets.land import Asking, Unlanded, land
 from kafka_assets.assets.landing import Landing, united
 from kafka_assets.assets.making import called
 from kafka_assets.assets.names import DIGEST_TAG, IO_MANAGER, KAFKA, SPARK, TOKEN_TAG
-from kafka_assets.errors import KeysUnknown, SliceFailed, SparkUnavailable, StreamError, TableIncompatible
+from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
+from kafka_assets.errors import (
+    KeysUnknown,
+    OffsetsExpired,
+    SliceFailed,
+    SparkUnavailable,
+    StreamError,
+    TableIncompatible,
+)
 from kafka_assets.ledger.claims import release
 from kafka_assets.ledger.engine import make_engine
-from kafka_assets.records import BadRecord
+from kafka_assets.ledger.publications import find
+from kafka_assets.records import BadRecord, Seen
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 from kafka_assets.testing import Session
@@ -45,6 +55,17 @@ class Raising:
 
     def read(self, *given: object) -> Any:
         raise self.error
+
+
+class Observing(Raising):
+    """A topic whose first partition begins here by now."""
+
+    def __init__(self, log_start: int) -> None:
+        super().__init__(GONE)
+        self.offsets = TopicOffsets("orders", "id-1", {0: PartitionOffsets(log_start, 10, 10)})
+
+    def observe(self, topics: object) -> dict[str, TopicOffsets]:
+        return {"orders": self.offsets}
 
 
 @kafka_asset(name=ASSET, topic="orders", target=ASSET, schema="id BIGINT, note STRING", max_attempts=2)
@@ -269,6 +290,23 @@ def test_of_many_whole_slices_spark_is_asked_for_the_columns_of_one(monkeypatch:
     Undecoded(**whole).schema(cast("Any", "all of them"))
     [[[piece]]] = asked
     assert piece.slices == (keys[0],)
+
+
+def test_slices_that_another_run_has_committed_meanwhile_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = [SliceKey("orders", 1, 0, at, at + 5) for at in (0, 5)]
+    monkeypatch.setattr(landings, "stream_chunks", lambda plan, fetch: plan)
+    [[piece]] = Landing(**landing([first, second])).chunks({second: 7})()
+    assert (piece.slices, piece.start, piece.end) == ((second,), 7, 10)
+
+
+def test_what_expired_of_a_slice_that_another_run_committed_fails_nothing(engine: Engine) -> None:
+    keys = plan(engine, slices=[(0, 5), (5, 10)])
+    held = list(find(engine, asset=ASSET, keys=keys).values())
+    readable = {key: key.start for key in keys}
+    mine = Landing(**{**landing(keys), "records": Observing(log_start=5)})
+    lands._confirm(mine, held, readable, {keys[1]: Seen(read=5)})
+    with pytest.raises(OffsetsExpired, match="orders:0:0-5"):
+        lands._confirm(mine, held, readable, {keys[0]: Seen(), keys[1]: Seen(read=5)})
 
 
 @pytest.mark.slow
