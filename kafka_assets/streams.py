@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kafka_assets.durations import Duration
 from kafka_assets.errors import StreamError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _OURS = ("kafka_", "_kafka")
@@ -29,6 +32,12 @@ class Upsert:
     key: tuple[str, ...]
     order_by: str
     """`offset`, `kafka_timestamp`, or the name of a column."""
+
+
+def table_parts(target: str) -> tuple[str | None, str]:
+    """The schema that a target's name begins with, if it does, and the table's own name in it."""
+    schema, dot, table = target.rpartition(".")
+    return schema if dot else None, table
 
 
 class SliceLimits(BaseModel):
@@ -85,6 +94,7 @@ class Stream(BaseModel):
     topics: str | None = None
     """Instead of `topic`: a regular expression of Python's `re` for the whole name; Kafka's own topics never match."""
     target: str
+    """A table, or `schema.table`: in MySQL and MariaDB a database of that name on the same server."""
     group: str | None = None
     """The ledger's name for this asset, which is the consumer_group of kafka_committed_offset; else the asset's key."""
     mode: Literal["append", "upsert"] = "append"
@@ -132,6 +142,16 @@ class Stream(BaseModel):
             re.compile(value or "")
         except re.error as error:
             raise ValueError(f"{value!r} is no regular expression of Python's re: {error}") from error
+        return value
+
+    @field_validator("target")
+    @classmethod
+    def _target(cls, value: str) -> str:
+        schema, table = table_parts(value)
+        if not table or schema == "" or "." in (schema or ""):
+            raise ValueError(f"{value!r} is no table; write a name, or schema.table")
+        if schema is None and table.lower().startswith("kafka_"):
+            raise ValueError(f"{value!r} begins with kafka_, and those names belong to the ledger")
         return value
 
     @field_validator("group")
@@ -245,7 +265,13 @@ def declare(**attributes: Any) -> Stream:
     """Make a stream of what the user wrote, or say what is wrong with it in the user's words."""
     kind = Derived if "upstream" in attributes else Stream
     try:
-        return kind.model_validate(attributes)
+        stream = kind.model_validate(attributes)
+        declared_fields(stream)
+        return stream
+    except StreamError as error:
+        raise StreamError(
+            f"stream {attributes.get('name', '?')!r}: {error.what}", why=error.why, cure=error.cure
+        ) from error
     except ValidationError as error:
         found = error.errors()[0]
         where = ".".join(str(part) for part in found["loc"] if part not in {"datetime"}) or "mode"
@@ -256,6 +282,62 @@ def declare(**attributes: Any) -> Stream:
             why=f"there is no attribute {where!r}" if unknown else "",
             cure=f"known attributes: {known}" if unknown else f"correct {where!r} where the stream is declared",
         ) from error
+
+
+def declared_fields(stream: Stream) -> pa.Schema:
+    """The fields that the stream's schema declares; what is wrong with it is refused."""
+    from kafka_assets.schema import declared  # Arrow takes a while
+
+    return declared(stream.schema_, stream.format)
+
+
+def require_columns(stream: Stream) -> None:
+    """Refuse a key or an order that is no declared field, or of a type that cannot be one.
+
+    For a stream whose records land as they come: what a function gives is known when it runs.
+    """
+    from kafka_assets.schema import compares, orders, spelled
+
+    if stream.upsert is None:
+        return
+    fields = declared_fields(stream)
+    kinds: dict[str, Any] = dict(zip(fields.names, fields.types, strict=True))
+    wanted = [("key", name, compares) for name in stream.key if name != "kafka_key"]
+    if stream.order_by not in {"offset", "kafka_timestamp"}:
+        wanted.append(("order_by", stream.order_by, orders))
+    for attribute, name, fits in wanted:
+        if name not in kinds:
+            raise StreamError(
+                f"stream {stream.name!r}: {attribute}: the schema has no field {name!r}",
+                why=f"it declares {', '.join(kinds)}",
+                cure="name one of these, or declare the field",
+            )
+        if not fits(kinds[name]):
+            needs = "a number without fraction, " + ("a text, " if attribute == "key" else "") + "a date or a timestamp"
+            raise StreamError(
+                f"stream {stream.name!r}: {attribute}: {name!r} is {spelled(kinds[name])}",
+                why="values of that type do not compare alike in every database",
+                cure=f"name a field that is {needs}",
+            )
+
+
+def with_demands(stream: Stream, delivered: pa.Schema) -> pa.Schema:
+    """The delivered columns, each NOT NULL where it is declared so, by name and type, and nowhere else.
+
+    What is made of other rows, or of many records, is no declared field, whatever it is called.
+    """
+    import pyarrow as pa
+
+    from kafka_assets.schema import fields_of, landed_type
+
+    own = [] if isinstance(stream, Derived) or stream.scope == "slice" else fields_of(declared_fields(stream))
+    demanded = {field.name: landed_type(field.type) for field in own if not field.nullable}
+    return pa.schema(
+        [
+            field.with_nullable(field.name not in demanded or landed_type(field.type) != demanded[field.name])
+            for field in fields_of(delivered)
+        ]
+    )
 
 
 def root_of(stream: Stream) -> str:

@@ -37,9 +37,9 @@ def widened(engine: Engine, upsert: Upsert | None = None, **more: Any) -> Table:
     return ensure_table(engine, road_for(engine), name="orders", asset=ASSET, schema=schema, upsert=upsert, evolve=True)
 
 
-def columns(engine: Engine) -> dict[str, bool]:
+def columns(engine: Engine, name: str = "orders") -> dict[str, bool]:
     """The table's columns, and whether each may be NULL."""
-    return {one["name"]: one["nullable"] for one in inspect(engine).get_columns("orders")}
+    return {one["name"]: one["nullable"] for one in inspect(engine).get_columns(name)}
 
 
 def change(engine: Engine, *statements: str) -> None:
@@ -123,6 +123,38 @@ class TablesContract:
         keys = plan(engine, slices=[(0, 3)])
         Attempt(engine, keys).claim().publish()
         assert scalar(engine, "select count(*) from orders") == 3
+
+    @pytest.mark.parametrize("upsert", [None, upserts.BY_OFFSET], ids=["append", "upsert"])
+    def test_not_null_is_so_in_a_table_that_is_made_and_nowhere_else(
+        self, engine: Engine, upsert: Upsert | None
+    ) -> None:
+        plain = SCHEMA if upsert is None else upserts.SCHEMA
+        demanding = pa.schema([field.with_nullable(field.name != "note") for field in plain])
+
+        def ensured(schema: pa.Schema, name: str = "orders", asset: str = ASSET) -> Table:
+            return ensure_table(
+                engine, road_for(engine), name=name, asset=asset, schema=schema, upsert=upsert, evolve=True
+            )
+
+        table = ensured(demanding)
+        assert not columns(engine)["note"]
+        # Declared otherwise later, and with more: what stands stays, and rows without the new column stand already.
+        wider = demanding.append(pa.field("more", pa.int64(), nullable=False))
+        assert ensured(wider) != table
+        assert ensured(plain) == table
+        assert (columns(engine)["note"], columns(engine)["more"]) == (False, True)
+        ensured(plain, "loose", "another")
+        ensured(demanding, "loose", "another")
+        assert columns(engine, "loose")["note"]
+        keys = plan(engine, slices=[(0, 3), (3, 6)])
+        if upsert is None:
+            Attempt(engine, keys).claim().publish(chunk_of(keys[0], note="a"), chunk_of(keys[1], note="b"), table=table)
+            Attempt(engine, keys, replaces=True).claim(force=True).publish(table=table)
+            assert scalar(engine, "select count(*) from orders") == 6
+        else:
+            upserts.land(engine, keys[0], upserts.Put(0, 1), upserts.Put(1, 2))
+            upserts.land(engine, keys[1], upserts.Gone(3, 1), upserts.Put(4, 2))
+            assert list(upserts.standing(engine)) == [2]
 
     @pytest.mark.parametrize("there", [False, True], ids=["made", "widened"])
     def test_a_table_that_the_database_refuses_leaves_the_asset_free_to_take_another(

@@ -12,9 +12,9 @@ import dagster as dg
 from pydantic import TypeAdapter, ValidationError
 
 from kafka_assets.assets.names import LANDS_TAG, STREAM_METADATA
-from kafka_assets.ddl import declared_columns
 from kafka_assets.errors import StreamError
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.schema import comment_of, declared, fields_of, spelled
 from kafka_assets.streams import Duration, Stream
 
 SOURCES_GROUP = "kafka_topics"
@@ -67,21 +67,21 @@ class Appearance:
 def column_schema(stream: Stream) -> dg.TableSchema:
     """The columns as they are declared; what a transform adds or leaves out shows in the table alone."""
     key = tuple(_LINEAGE) if stream.upsert is None else stream.upsert.key
-    declared = [
+    columns = [
         dg.TableColumn(
-            column.name,
-            column.type,
-            description=column.comment,
-            constraints=dg.TableColumnConstraints(nullable=not (column.required or column.name in key)),
+            field.name,
+            spelled(field.type),
+            description=comment_of(field),
+            constraints=dg.TableColumnConstraints(nullable=field.nullable and field.name not in key),
         )
-        for column in declared_columns(stream.schema_)
+        for field in fields_of(declared(stream.schema_, stream.format))
     ]
     lineage = [
         dg.TableColumn(name, "BIGINT", description=said, constraints=dg.TableColumnConstraints(nullable=False))
         for name, said in _LINEAGE.items()
     ]
     return dg.TableSchema(
-        columns=declared + (lineage if stream.upsert is None else []),
+        columns=columns + (lineage if stream.upsert is None else []),
         constraints=dg.TableConstraints(other=[f"PRIMARY KEY ({', '.join(key)})"]),
     )
 

@@ -18,7 +18,7 @@ from kafka_assets.errors import StreamError
 from kafka_assets.forms import ArrowForm, ArrowFunction, keep_form
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
-from kafka_assets.streams import Stream, declare
+from kafka_assets.streams import Stream, declare, require_columns
 
 Transform = Callable[..., DataFrame]
 
@@ -70,6 +70,8 @@ def build_asset(
             why="an Arrow form is for the live consumer, which sees batches and never a whole slice",
             cure="leave arrow out",
         )
+    if function is as_they_come:
+        require_columns(stream)
     version = appearance.code_version or version_of(arrow or function, stream)
     form = ArrowForm(stream, version, arrow, spark_only=arrow is None and function is not as_they_come)
     with warnings.catch_warnings():

@@ -37,7 +37,7 @@ from kafka_assets.sinks.publish import Published, Work, publish
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey, readable
-from kafka_assets.streams import Stream
+from kafka_assets.streams import Stream, with_demands
 
 _log = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ def _publish(
         road,
         name=stream.target,
         asset=stream.asset,
-        schema=schema,
+        schema=with_demands(stream, schema),
         upsert=stream.upsert,
         ordinal=stream.scope == "slice",
         evolve=stream.evolve == "add_columns",

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-from sqlalchemy import ColumnClause, Engine, Row, column, select, table, text
+from sqlalchemy import Engine, Row, select, text
 
+from kafka_assets.ledger.constructs import target_clause
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import Publication
 from kafka_assets.ledger.views import lag
@@ -50,10 +51,7 @@ def step_seconds(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def lineage_query(row: Row[Any], stream: Stream) -> str:
-    return (
-        f"select * from kafka_lineage\nwhere asset = '{row.asset}' and table_name = '{stream.target}'\n"
-        f"  and slice_id = {row.slice_id};"
-    )
+    return f"select * from kafka_lineage\nwhere asset = '{row.asset}' and slice_id = {row.slice_id};"
 
 
 def lag_after(engine: Engine, stream: Stream) -> dict[tuple[str, int], int]:
@@ -68,7 +66,7 @@ def preview(engine: Engine, stream: Stream, one: Publication) -> dict[str, Any]:
     """The first rows of a slice, as they stand in an append table."""
     if stream.upsert is not None:
         return {}
-    o = table(stream.target, *_columns(SOURCE, PARTITION, OFFSET))
+    o = target_clause(stream.target, SOURCE, PARTITION, OFFSET)
     mine = (
         select(text("*"))
         .select_from(o)
@@ -97,10 +95,6 @@ def as_code(value: object) -> str:
     # Code ends at a run of backticks that is as long as the one that began it.
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", plain)), default=0))
     return f"{fence} {plain} {fence}".replace("|", "\\|") if plain else ""
-
-
-def _columns(*names: str) -> list[ColumnClause[Any]]:
-    return [column(name) for name in names]
 
 
 def _record_times(row: Row[Any]) -> Mapping[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, Select, column, func, select, table, text
+from sqlalchemy import Engine, Select, func, select, text
 
 from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import target_clause
 from kafka_assets.ledger.engine import read
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 
@@ -98,7 +99,7 @@ def standing(engine: Engine, *, asset: str) -> list[PartitionStanding]:
 
 def count_table(engine: Engine, name: str, *, stream: str) -> TableCount:
     """Count the rows that an append table has of the stream's current topic, and its different records."""
-    target = table(name, column(SOURCE), column(PARTITION), column(OFFSET))
+    target = target_clause(name, SOURCE, PARTITION, OFFSET)
     current = target.c[SOURCE].in_(_current(stream))
     places = select(target.c[SOURCE], target.c[PARTITION], target.c[OFFSET]).where(current).distinct().subquery()
     with read(engine) as connection:

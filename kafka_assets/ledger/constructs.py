@@ -9,16 +9,25 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect
+from sqlalchemy import BigInteger, ColumnClause, DateTime, Dialect, TableClause, column, table
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from kafka_assets.streams import table_parts
+
 
 def storable(text: str) -> str:
     """The text as every database holds it: PostgreSQL's has no NUL, and UTF-8 has no half of a surrogate pair."""
     return text.replace("\0", "\u2400").encode(errors="replace").decode()
+
+
+def target_clause(target: str, *columns: str) -> TableClause:
+    """A target table for statements, in the schema that its name begins with."""
+    schema, name = table_parts(target)
+    named: list[ColumnClause[Any]] = [column(one) for one in columns]
+    return table(name, *named, schema=schema)
 
 
 class Timestamp(TypeDecorator[datetime]):

@@ -8,31 +8,29 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    ColumnClause,
     Connection,
     Engine,
     Row,
     Select,
     and_,
     case,
-    column,
     func,
     inspect,
     literal,
     select,
-    table,
     text,
 )  # fmt: skip
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.behind import LATELY, skipped_lately
 from kafka_assets.ledger.committed import uncommitted_by
-from kafka_assets.ledger.constructs import now_ms
+from kafka_assets.ledger.constructs import now_ms, target_clause
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import each
 from kafka_assets.ledger.requests import waits
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.slices import SliceKey
+from kafka_assets.streams import table_parts
 from kafka_assets.verdicts import ASKED_OFTEN, Place, Recent, Waiting
 
 NEWEST = 25
@@ -302,11 +300,10 @@ def _committed(asset: str, place: _Partition, *, newest: bool = False, below: in
 def _by_offsets(connection: Connection, target: str) -> bool:
     """Whether rows can be found by their offsets: a table that somebody else made, or changed, has them not."""
     asking = inspect(connection)
-    return asking.has_table(target) and {one["name"] for one in asking.get_columns(target)} >= {
-        SOURCE,
-        PARTITION,
-        OFFSET,
-    }
+    schema, table = table_parts(target)
+    if not asking.has_table(table, schema):
+        return False
+    return {one["name"] for one in asking.get_columns(table, schema)} >= {SOURCE, PARTITION, OFFSET}
 
 
 def _counted(connection: Connection, ids: Sequence[int], target: str | None) -> dict[int, Any]:
@@ -315,8 +312,7 @@ def _counted(connection: Connection, ids: Sequence[int], target: str | None) -> 
     bad = select(func.count()).where(q.slice_id == p.slice_id, q.asset == p.asset).scalar_subquery()
     rows: Any = literal(0)
     if target is not None:
-        columns: list[ColumnClause[Any]] = [column(name) for name in (SOURCE, PARTITION, OFFSET)]
-        o = table(target, *columns).c
+        o = target_clause(target, SOURCE, PARTITION, OFFSET).c
         rows = (
             select(func.count())
             .where(o[SOURCE] == s.source_id, o[PARTITION] == s.partition)

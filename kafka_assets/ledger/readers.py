@@ -1,5 +1,6 @@
-"""Whose records an asset's rows are: those of one stream, and in mode upsert of one topic.
+"""What of a declaration the ledger refuses: above all records of another stream or topic than an asset's rows are of.
 
+An asset's rows are those of one stream, and in mode upsert of one topic.
 A stream's progress is kept under the stream's name, and its results under the asset's: where the two came apart,
 everything would be landed again beside what stands. Versions of two topics do not compare.
 """
@@ -13,15 +14,32 @@ from sqlalchemy import Connection, Engine, select
 from kafka_assets.errors import StreamError
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
-from kafka_assets.streams import Derived, Stream, root_of
+from kafka_assets.streams import Derived, Stream, root_of, table_parts
 
 
 def refused(engine: Engine, streams: Sequence[Stream]) -> dict[str, StreamError]:
-    """By name the streams that would land beside rows of another stream or topic, and why; one question for all."""
+    """By name the streams of which nothing may be planned, and why; one question for all."""
     with read(engine) as connection:
         known = sources_of(connection, [stream.asset for stream in streams])
-    found = {stream.name: _refusal(stream, known[stream.asset]) for stream in streams}
-    return {name: error for name, error in found.items() if error is not None}
+    found: dict[str, StreamError] = {}
+    for stream in streams:
+        try:
+            require_place(engine, stream.target)
+            _require_reader(stream, known[stream.asset])
+        except StreamError as error:
+            found[stream.name] = error
+    return found
+
+
+def require_place(engine: Engine, target: str) -> None:
+    """Refuse a target in a schema where the database has none: SQLite's belong to a connection, not to the file."""
+    schema, name = table_parts(target)
+    if engine.dialect.name == "sqlite" and schema not in {None, "main"}:
+        raise StreamError(
+            f"the target {target!r} names a schema, and SQLite has none",
+            why="a file is one schema; PostgreSQL has them, and MySQL and MariaDB take another database for one",
+            cure=f"declare another target, for example {schema}_{name}, or land in another database",
+        )
 
 
 def require_same(engine: Engine, stream: Stream) -> None:
@@ -40,18 +58,17 @@ def sources_of(connection: Connection, assets: Collection[str]) -> dict[str, set
     return known
 
 
-def _refusal(stream: Stream, known: Collection[tuple[str, str]]) -> StreamError | None:
+def _require_reader(stream: Stream, known: Collection[tuple[str, str]]) -> None:
     root = root_of(stream)
     if others := sorted({name for name, _ in known if name != root}):
-        return _another_stream(stream, others[0])
+        raise _another_stream(stream, others[0])
     if stream.upsert is not None and (others := sorted({topic for _, topic in known if topic != stream.topic})):
-        return StreamError(
+        raise StreamError(
             f"stream {stream.name!r} of mode upsert reads the topic {stream.topic!r}, "
             f"and its table has rows of {others[0]!r}",
             why="offsets of two topics do not compare: newer records would lose against older ones, without a word",
             cure=f"keep the topic {others[0]!r}, or declare the new one under a new name and target",
         )
-    return None
 
 
 def _another_stream(stream: Stream, other: str) -> StreamError:

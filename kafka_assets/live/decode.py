@@ -24,10 +24,10 @@ from kafka_assets.broker.headers import UNREADABLE
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
 from kafka_assets.live.batch import Batch, size
-from kafka_assets.live.landed import fields_of
 from kafka_assets.live.tombstones import NO_TIME, Tombstones, needed
 from kafka_assets.live.values import values_of
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
+from kafka_assets.schema import fields_of
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 

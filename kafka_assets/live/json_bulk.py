@@ -28,7 +28,7 @@ from kafka_assets.live.json_columns import (
 from kafka_assets.live.json_exact import Bad, ExactJson
 from kafka_assets.live.json_lines import Lines
 from kafka_assets.live.json_shape import Shape
-from kafka_assets.live.landed import fields_of
+from kafka_assets.schema import fields_of
 
 BLOCK = 10_000
 """Records that Arrow reads at a time: a few megabytes at most, which stay in the processor's cache."""

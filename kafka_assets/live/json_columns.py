@@ -17,7 +17,7 @@ import pyarrow.compute
 
 from kafka_assets.live.json_numbers import WIDEST, Misfit
 from kafka_assets.live.json_values import EXACT_INTEGERS, Reader, reader
-from kafka_assets.live.landed import fields_of, landed_type
+from kafka_assets.schema import fields_of, landed_type
 
 pc: Any = pyarrow.compute
 Marks = np.ndarray[Any, np.dtype[np.bool_]]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from kafka_assets.live.json_numbers import WIDEST, Misfit, fits, is_kept, is_wide, room_of, rounded
 from kafka_assets.live.json_text import DEEPEST, Number, Parsed
 from kafka_assets.live.json_values import EXACT_INTEGERS, is_changed
-from kafka_assets.live.landed import fields_of
+from kafka_assets.schema import fields_of
 
 ESCAPE_BYTES = 5
 KEY_BYTES = 5

@@ -12,13 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_assets.live.declared import spelled
 from kafka_assets.live.json_doubt import Field, Record
 from kafka_assets.live.json_numbers import Misfit
 from kafka_assets.live.json_shown import excerpt, shown
 from kafka_assets.live.json_text import NotJson, Parsed, parse
 from kafka_assets.live.json_values import reader
-from kafka_assets.live.landed import fields_of
+from kafka_assets.schema import fields_of, spelled
 
 REASON_CHARACTERS = 300
 TOMBSTONE = "the value is null (a tombstone)"

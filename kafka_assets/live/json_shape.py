@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafka_assets.live.json_columns import NotBulk, witness_type
 from kafka_assets.live.json_text import NotJson, Number, parse
-from kafka_assets.live.landed import fields_of
+from kafka_assets.schema import fields_of
 
 MOST = 500
 """Undeclared fields that are kept in mind: Arrow makes a column of each."""

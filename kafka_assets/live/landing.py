@@ -23,6 +23,7 @@ from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.live import Batch, Committed, LiveTable, WindowPolicy
 from kafka_assets.sinks.road import road_for
 from kafka_assets.sinks.tables import ensure_table
+from kafka_assets.streams import with_demands
 
 
 class Landing:
@@ -37,7 +38,7 @@ class Landing:
             road_for(engine),
             name=stream.target,
             asset=stream.asset,
-            schema=self._decoder.schema,
+            schema=with_demands(stream, self._decoder.schema),
             upsert=stream.upsert,
             evolve=stream.evolve == "add_columns",
         )

@@ -15,8 +15,8 @@ import pyarrow as pa
 from kafka_assets.live.json_doubt import Field
 from kafka_assets.live.json_exact import REASON_CHARACTERS, Bad, ExactJson
 from kafka_assets.live.json_text import NotJson, parse
-from kafka_assets.live.landed import fields_of, landed_schema
 from kafka_assets.records import KEY, TIMESTAMP
+from kafka_assets.schema import fields_of, landed_schema
 from kafka_assets.streams import Upsert
 
 _TEXT = re.compile(r"\s*\"", re.ASCII)

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from kafka_assets.live.declared import declared
 from kafka_assets.live.json_bulk import BulkJson
 from kafka_assets.live.json_exact import Bad, ExactJson
-from kafka_assets.live.landed import landed_schema
+from kafka_assets.schema import declared, landed_schema
 from kafka_assets.streams import Stream
 
 

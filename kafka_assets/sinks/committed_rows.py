@@ -14,10 +14,11 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, cast
 
 import pyarrow as pa
-from sqlalchemy import ColumnClause, Connection, Engine, Row, column, inspect, select, table, tuple_
+from sqlalchemy import Connection, Engine, Row, inspect, select, tuple_
 
 from kafka_assets.errors import RowsRefused, SliceRefused, TableIncompatible, UpstreamChanged
 from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.constructs import target_clause
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.publications import Publication, batches, find, lock_rows
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, BadRecord, Refused
@@ -25,6 +26,7 @@ from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import Road, road_for
 from kafka_assets.sinks.shapes import reflected, spelled
 from kafka_assets.slices import SliceKey
+from kafka_assets.streams import table_parts
 
 BATCH = 50_000
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)(?:\((\d+), ?(\d+)\))?")
@@ -52,8 +54,7 @@ class CommittedRows:
         publication = self.slices[key]
         names = self.schema.names
         order = [name for name in (OFFSET, ORDINAL) if name in names]
-        columns: list[ColumnClause[Any]] = [column(name) for name in (SOURCE, *names)]
-        target = table(self.table, *columns)
+        target = target_clause(self.table, SOURCE, *names)
         mine = (
             select(*(target.c[name] for name in names))
             .where(target.c[SOURCE] == publication.source_id, target.c[PARTITION] == key.partition)
@@ -78,8 +79,7 @@ class CommittedRows:
     def as_records(self, refused: Sequence[Refused]) -> list[BadRecord]:
         """The rows at these places of one topic, as what is quarantined of them: their columns as JSON, no bytes."""
         found: list[BadRecord] = []
-        columns: list[ColumnClause[Any]] = [column(name) for name in (SOURCE, *self.schema.names)]
-        target = table(self.table, *columns)
+        target = target_clause(self.table, SOURCE, *self.schema.names)
         for key, some in self._places(refused).items():
             mine = select(*(target.c[name] for name in self.schema.names)).where(
                 target.c[SOURCE] == self.slices[key].source_id, target.c[PARTITION] == key.partition
@@ -169,7 +169,8 @@ def _schema(engine: Engine, name: str, declared: pa.Schema | None) -> pa.Schema:
     road = road_for(engine)
     with read(engine) as connection:
         inspector = inspect(connection)
-        if not inspector.has_table(name):
+        schema, table = table_parts(name)
+        if not inspector.has_table(table, schema):
             raise TableIncompatible(
                 f"there is no table {name!r}",
                 why="its asset committed rows into it, and somebody took it away or gave it another name",

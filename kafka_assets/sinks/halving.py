@@ -10,10 +10,11 @@ from collections.abc import Callable, Generator
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, column, select, table
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from kafka_assets.errors import RowsRefused
+from kafka_assets.ledger.constructs import target_clause
 from kafka_assets.ledger.trouble import code_of, translate
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
 from kafka_assets.sinks.road import Road, Table
@@ -115,8 +116,7 @@ def _refused(connection: Connection, take: Callable[[], None]) -> RowsRefused | 
 
 def _stands(connection: Connection, into: Table, source_id: int, place: Refused) -> bool:
     """Whether a row of the same record is in the table already: replacing took away those of earlier attempts."""
-    rows = table(into.name, column(SOURCE), column(PARTITION), column(OFFSET))
-    c = rows.c
+    c = target_clause(into.name, SOURCE, PARTITION, OFFSET).c
     mine = (c[SOURCE] == source_id, c[PARTITION] == place.partition, c[OFFSET] == place.offset)
     return connection.execute(select(c[OFFSET]).where(*mine).limit(1)).first() is not None
 

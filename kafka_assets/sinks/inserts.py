@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.parts import filled
-from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.road import Road, Table, quoted_table
 
 MAX_ROWS = 10_000
 
@@ -22,7 +22,7 @@ def insert_rows(connection: Connection, road: Road, table: Table, rows: pa.Table
     """Insert rows; the driver puts as many into one statement as a server takes by default."""
     names = (SOURCE, PARTITION, OFFSET, *table.columns)
     listed = ", ".join(road.quoted(name) for name in names)
-    into = f"INSERT INTO {road.quoted(table.name)} ({listed}) VALUES ".replace("%", "%%")
+    into = f"INSERT INTO {quoted_table(road, table.name)} ({listed}) VALUES ".replace("%", "%%")
     statement = into + f"({', '.join(['%s'] * len(names))})"
     for batch in filled(rows, most=MAX_ROWS):
         columns = [_values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]

@@ -19,7 +19,7 @@ from kafka_assets.ledger.drivers import patient, set_idle_timeout
 from kafka_assets.ledger.engine import IDLE_SECONDS
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
 from kafka_assets.sinks.halving import culprits
-from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.road import Road, Table, quoted_table
 from kafka_assets.sinks.versions import (
     DELETED,
     DIGEST,
@@ -114,7 +114,7 @@ class Merge:
         Yields the records that the table refuses, each with its topic. Where there are any, nothing of this may
         be committed: an earlier version of a refused record's key is out already.
         """
-        target = self._road.quoted(self._table.name)
+        target = quoted_table(self._road, self._table.name)
         self._refuse_moved_since(target)
         self._drop_older(target)
         # Most tables have no tombstone; under the asset's lock none comes while this one looks.

@@ -19,9 +19,10 @@ from sqlalchemy.exc import DBAPIError
 from kafka_assets.errors import RowsRefused, TableIncompatible
 from kafka_assets.ledger.trouble import code_of
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.schema import compares
 from kafka_assets.sinks.inserts import insert_rows
 from kafka_assets.sinks.lines import Spelling, lines
-from kafka_assets.sinks.road import Table, comparable, driver_errors, nothing_overdue, passed_through
+from kafka_assets.sinks.road import Table, driver_errors, nothing_overdue, passed_through, quoted_table
 
 _log = logging.getLogger(__name__)
 _SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=True)
@@ -88,7 +89,7 @@ class MySQLRoad:
             return f"VARCHAR({width // 4}) COLLATE {_NO_PAD[self._database]}"
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return f"VARBINARY({width})"
-        return self.column_type(kind) if comparable(kind) else None
+        return self.column_type(kind) if compares(kind) else None
 
     def plain_type(self, declared: str) -> str:
         plain = re.sub(r" (COLLATE|CHARACTER SET) \S+", "", declared.upper())
@@ -143,7 +144,7 @@ class MySQLRoad:
                 file.flush()
                 name = file.name.replace("\\", r"\\").replace("'", r"\'")
                 statement = (
-                    f"LOAD DATA LOCAL INFILE '{name}' INTO TABLE {self.quoted(table.name)} CHARACTER SET utf8mb4"
+                    f"LOAD DATA LOCAL INFILE '{name}' INTO TABLE {quoted_table(self, table.name)} CHARACTER SET utf8mb4"
                     r" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
                     f" ({self.quoted(SOURCE)}, {listed}){decoded}"
                 )

@@ -10,9 +10,10 @@ from sqlalchemy import Connection, text
 
 from kafka_assets.errors import CountsDisagree, TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.schema import compares
 from kafka_assets.sinks.copy_binary import HEAD, TAIL, binary, sent_as
 from kafka_assets.sinks.lines import Spelling, lines
-from kafka_assets.sinks.road import Table, comparable, driver_errors, nothing_overdue, passed_through
+from kafka_assets.sinks.road import Table, driver_errors, nothing_overdue, passed_through, quoted_table
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,7 +64,7 @@ class PostgreSQLRoad:
         return _TYPES.get(kind)
 
     def key_type(self, kind: Any, *, of: int) -> str | None:
-        return self.column_type(kind) if comparable(kind) else None
+        return self.column_type(kind) if compares(kind) else None
 
     def plain_type(self, declared: str) -> str:
         return declared.upper()
@@ -84,7 +85,7 @@ class PostgreSQLRoad:
                 "SELECT n.nspname, c.conname FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace"
                 " WHERE c.conrelid = CAST(:name AS regclass) AND c.condeferrable"
             ),
-            {"name": self.quoted(table.name)},
+            {"name": quoted_table(self, table.name)},
         ).all()
         if found:
             names = ", ".join(f"{self.quoted(schema)}.{self.quoted(name)}" for schema, name in found)
@@ -93,7 +94,7 @@ class PostgreSQLRoad:
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         columns = (PARTITION, OFFSET, *table.columns)
         listed = ", ".join(self.quoted(name) for name in (SOURCE, *columns))
-        statement = f"COPY {self.quoted(table.name)} ({listed}) FROM STDIN"
+        statement = f"COPY {quoted_table(self, table.name)} ({listed}) FROM STDIN"
         is_binary = self._takes_binary(connection, table, rows.schema, columns)
         statement += " (FORMAT BINARY)" if is_binary else ""
         raw = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
@@ -120,6 +121,6 @@ class PostgreSQLRoad:
         sent = {name: sent_as(schema.field(name).type) for name in columns}
         if None in sent.values():
             return False
-        found = connection.execute(_TYPES_NOW, {"name": self.quoted(table.name)}).all()
+        found = connection.execute(_TYPES_NOW, {"name": quoted_table(self, table.name)}).all()
         stand: dict[str, str] = {one.attname: one.typname for one in found}
         return stand.get(SOURCE) == "int8" and all(stand.get(name) == kind for name, kind in sent.items())

@@ -92,7 +92,7 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     steps.now("read")
 
     def read() -> Iterator[Chunk]:
-        return _bounded((sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved())), work.bad_policy)
+        return _bounded((sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved())), work)
 
     with road.spooled(read) as chunks:
         if road.spools:
@@ -108,14 +108,16 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
         return in_rounds(attempt, table=work.table, fetch=work.fetch)
 
 
-def _bounded(chunks: Iterable[Chunk], policy: BadPolicy) -> Iterator[Chunk]:
+def _bounded(chunks: Iterable[Chunk], work: Work) -> Iterator[Chunk]:
     """The chunks, up to where a slice has more bad records than all of its offsets allow: no more are kept for it."""
-    seen: dict[SliceKey, Seen] = {}
+    seen = {one.publication.key: Seen() for one in work.claims}
+    examples = Examples(seen)
     for chunk in chunks:
-        for key, part in chunk.seen.items():
-            seen[key] = seen.get(key, Seen()) + part
-            example = next((one.reason for one in chunk.bad), "")
-            judge(key, replace(seen[key], read=key.offsets), policy, example=example)
+        mine = [key for key in chunk.seen if key in seen]
+        examples.add(chunk.bad, mine)
+        for key in mine:
+            seen[key] += chunk.seen[key]
+            judge(key, replace(seen[key], read=key.offsets), work.bad_policy, examples=examples.of(key))
         yield chunk
 
 

@@ -15,7 +15,7 @@ from kafka_assets.errors import SettingsError
 from kafka_assets.ledger.schema import dialect_name
 from kafka_assets.records import Chunks, Refused
 from kafka_assets.slices import SliceKey
-from kafka_assets.streams import Upsert
+from kafka_assets.streams import Upsert, table_parts
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Table:
     """A target table: its name, and its own columns beside the lineage key."""
 
     name: str
+    """Its own, or `schema.table` where that schema is not the connection's."""
     columns: tuple[str, ...]
     types: tuple[str, ...] = ()
     """The SQL types of the columns."""
@@ -102,11 +103,10 @@ def road_for(engine: Engine) -> Road:
     )
 
 
-def comparable(kind: Any) -> bool:
-    """Whether two values of this Arrow type are equal in every database just when they are the same value."""
-    return not (
-        pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_duration(kind)
-    )
+def quoted_table(road: Road, target: str) -> str:
+    """A table as a statement carries it, in the schema that its name begins with."""
+    schema, name = table_parts(target)
+    return road.quoted(name) if schema is None else f"{road.quoted(schema)}.{road.quoted(name)}"
 
 
 @contextmanager

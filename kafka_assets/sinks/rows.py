@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, select, table
+from sqlalchemy import ColumnElement, Connection, TableClause, and_, delete, select
 
+from kafka_assets.ledger.constructs import target_clause
 from kafka_assets.ledger.publications import Publication
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE
-from kafka_assets.sinks.road import Table
+from kafka_assets.sinks.road import Table, quoted_table, road_for
 
 
 def delete_rows(connection: Connection, target: Table, publication: Publication) -> None:
     """Replace begins here: without it no replay could ever commit, since the lineage key refuses doubles."""
-    rows = table(target.name, column(SOURCE), column(PARTITION), column(OFFSET), column(ORDINAL))
+    rows = target_clause(target.name, SOURCE, PARTITION, OFFSET, ORDINAL)
     mine = _mine(rows, publication)
     # Nobody else writes them while the publication is locked: this needs no lock, and a first attempt has none.
     if connection.execute(select(rows.c[OFFSET]).where(mine).limit(1)).first() is None:
         return
     if connection.dialect.name in {"mysql", "mariadb"}:
-        _delete_by_key(connection, rows, mine, publication, key=(OFFSET, ORDINAL) if target.ordinal else (OFFSET,))
+        _delete_by_key(connection, target, rows, mine, publication)
     else:
         connection.execute(delete(rows).where(mine))
 
@@ -35,22 +36,23 @@ def _mine(rows: TableClause, publication: Publication) -> ColumnElement[bool]:
     )
 
 
-def _delete_by_key(
-    connection: Connection, rows: Any, mine: Any, publication: Publication, *, key: Sequence[str]
-) -> None:
+def _delete_by_key(connection: Connection, target: Table, rows: Any, mine: Any, publication: Publication) -> None:
     """Row by row, by the whole key: a range also locks the row behind it, which a neighbour may be inserting.
 
     What tells the rows apart comes from a statement that locks nothing.
     A temporary table neither commits nor is seen by others.
     """
-    quote = connection.dialect.identifier_preparer.quote_identifier
+    key = (OFFSET, ORDINAL) if target.ordinal else (OFFSET,)
+    there = quoted_table(road_for(connection.engine), target.name)
     wanted = select(*(rows.c[name] for name in key)).where(mine)
-    found = wanted.compile(connection, compile_kwargs={"literal_binds": True})
+    # Without parameters a % is a %.
+    run = partial(connection.exec_driver_sql, execution_options={"no_parameters": True})
+    found = str(wanted.compile(connection, compile_kwargs={"literal_binds": True})).replace("%%", "%")
     gone, declared = "kafka_assets_replaced", ", ".join(f"{name} BIGINT" for name in key)
-    connection.exec_driver_sql(f"CREATE TEMPORARY TABLE {gone} ({declared}, PRIMARY KEY ({', '.join(key)})) {found}")
-    connection.exec_driver_sql(
-        f"DELETE t FROM {gone} g STRAIGHT_JOIN {quote(rows.name)} t FORCE INDEX (PRIMARY)"
+    run(f"CREATE TEMPORARY TABLE {gone} ({declared}, PRIMARY KEY ({', '.join(key)})) {found}")
+    run(
+        f"DELETE t FROM {gone} g STRAIGHT_JOIN {there} t FORCE INDEX (PRIMARY)"
         f" ON t.{SOURCE} = {publication.source_id} AND t.{PARTITION} = {publication.key.partition}"
         + "".join(f" AND t.{name} = g.{name}" for name in key)
     )
-    connection.exec_driver_sql(f"DROP TEMPORARY TABLE {gone}")
+    run(f"DROP TEMPORARY TABLE {gone}")

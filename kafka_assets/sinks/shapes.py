@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from sqlalchemy.types import NullType, TypeEngine
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.sinks.nested import leaves_of
-from kafka_assets.sinks.road import Road
+from kafka_assets.sinks.road import Road, quoted_table
+from kafka_assets.streams import table_parts
 
 
 @dataclass(frozen=True)
@@ -30,25 +31,27 @@ class Shape:
     """What the transform delivers."""
     key: tuple[str, ...]
     upsert: bool = False
+    required: Collection[str] = ()
+    """Columns that are declared NOT NULL: so they are in a table that is made, never in one that is widened."""
 
     def create(self, road: Road) -> str:
         lines = [
             *(f"{road.quoted(column)} {kind} NOT NULL" for column, kind in self.ours.items()),
             *(
-                f"{road.quoted(column)} {kind}{' NOT NULL' if column in self.key else ''}"
+                f"{road.quoted(column)} {kind}{' NOT NULL' if column in (*self.key, *self.required) else ''}"
                 for column, kind in self.columns.items()
             ),
             # The database itself refuses a record that lands twice, or a key that stands twice.
             f"PRIMARY KEY ({self.listed_key(road)})",
         ]
         body = ",\n  ".join(lines)
-        return f"CREATE TABLE {road.quoted(self.name)} (\n  {body}\n){road.table_options}"
+        return f"CREATE TABLE {quoted_table(road, self.name)} (\n  {body}\n){road.table_options}"
 
     def add(self, road: Road, columns: Sequence[str]) -> list[str]:
         """Statements that add these columns, nullable: all in one where the database can, so under one lock."""
         parts = [f"ADD COLUMN {road.quoted(column)} {self.columns[column]}" for column in columns]
         clauses = parts if road.adds_one_column else [", ".join(parts)]
-        return [f"ALTER TABLE {road.quoted(self.name)} {clause}" for clause in clauses]
+        return [f"ALTER TABLE {quoted_table(road, self.name)} {clause}" for clause in clauses]
 
     def listed_key(self, road: Road) -> str:
         return ", ".join(road.quoted(column) for column in self.key)
@@ -72,7 +75,8 @@ class Standing:
 def standing(connection: Connection, name: str) -> Standing | None:
     """The table of this name; None where there is none."""
     inspector = inspect(connection)
-    if not inspector.has_table(name):
+    schema, table = table_parts(name)
+    if not inspector.has_table(table, schema):
         return None
     columns = {
         column["name"]: _Column(
@@ -85,14 +89,15 @@ def standing(connection: Connection, name: str) -> Standing | None:
         )
         for column in reflected(inspector, name)
     }
-    return Standing(columns, tuple(inspector.get_pk_constraint(name)["constrained_columns"]))
+    return Standing(columns, tuple(inspector.get_pk_constraint(table, schema)["constrained_columns"]))
 
 
 def reflected(inspector: Inspector, name: str) -> list[ReflectedColumn]:
     """The columns of a table. Somebody may have added one of any type: that is no reason for a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Did not recognize type", category=SAWarning)
-        return inspector.get_columns(name)
+        schema, table = table_parts(name)
+        return inspector.get_columns(table, schema)
 
 
 def spelled(kind: TypeEngine[Any], connection: Connection) -> str:

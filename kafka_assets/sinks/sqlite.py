@@ -20,9 +20,10 @@ from sqlalchemy import Connection
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.ledger.constructs import storable
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, BadRecord, Chunk, Chunks, Refused
+from kafka_assets.schema import compares
 from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.parts import filled
-from kafka_assets.sinks.road import Table, comparable
+from kafka_assets.sinks.road import Table, quoted_table
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
 
@@ -80,7 +81,7 @@ class SQLiteRoad:
         return "TEXT"
 
     def key_type(self, kind: Any, *, of: int) -> str | None:
-        return self.column_type(kind) if comparable(kind) else None
+        return self.column_type(kind) if compares(kind) else None
 
     def plain_type(self, declared: str) -> str:
         plain = declared.upper()
@@ -105,7 +106,7 @@ class SQLiteRoad:
         names = (SOURCE, PARTITION, OFFSET, *table.columns)
         listed = ", ".join(self.quoted(name) for name in names)
         marks = ", ".join("?" * len(names))
-        statement = f"INSERT INTO {self.quoted(table.name)} ({listed}) VALUES ({marks})"
+        statement = f"INSERT INTO {quoted_table(self, table.name)} ({listed}) VALUES ({marks})"
         for batch in filled(rows, most=50_000):
             columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
             connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
-from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.road import Road, Table, quoted_table
 from kafka_assets.slices import SliceKey
 
 
@@ -37,7 +37,7 @@ def orphans(connection: Connection, road: Road, table: Table, slices: Iterable[t
             f"p.{road.quoted(to)} = t.{road.quoted(child)}" for to, child in zip(referred, children, strict=True)
         )
         missing = f"NOT EXISTS (SELECT 1 FROM {road.quoted(parent)} p WHERE {same})"
-        query = f"SELECT t.{PARTITION}, t.{OFFSET} FROM {road.quoted(table.name)} t WHERE ({mine}) AND {there}"
+        query = f"SELECT t.{PARTITION}, t.{OFFSET} FROM {quoted_table(road, table.name)} t WHERE ({mine}) AND {there}"
         reason = f"FOREIGN KEY constraint failed: no row of {parent} has its {', '.join(children)}"
         for partition, offset in _all(connection, f"{query} AND {missing}"):
             found.setdefault((partition, offset), Refused(partition, offset, reason))

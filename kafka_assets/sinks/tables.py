@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from kafka_assets.errors import LedgerBusy, TableIncompatible
 from kafka_assets.ledger.drivers import set_lock_timeout
-from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.readers import require_place
 from kafka_assets.ledger.retries import retried
 from kafka_assets.ledger.trouble import code_of, translate
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, TIMESTAMP
+from kafka_assets.schema import fields_of
 from kafka_assets.sinks.owners import own, owned
 from kafka_assets.sinks.road import Road, Table
 from kafka_assets.sinks.shapes import Shape, missing, refuse_names, sql_types, standing
 from kafka_assets.sinks.versions import WORKING, hidden, key_types
-from kafka_assets.streams import Upsert
+from kafka_assets.streams import Upsert, table_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,8 +50,12 @@ def ensure_table(
 ) -> Table:
     """The target of an asset, made if it is not there; with `evolve`, columns that it lacks are added.
 
+    A name of the form `schema.table` means a schema, which is made with the table. Fields that are not nullable are
+    NOT NULL in a table that is made; in one that stands they are as they are.
     With `ordinal`, its rows are those of whole slices, and are told apart by their number in the slice.
     """
+    require_place(engine, name)
+    name = _own_name(engine, name)
     kinds: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
     carried = (PARTITION, OFFSET) if upsert is None else (PARTITION, OFFSET, TIMESTAMP)
     wanted = sql_types(road, {column: kind for column, kind in kinds.items() if column not in carried})
@@ -59,7 +65,8 @@ def ensure_table(
         wanted |= key_types(road, kinds, upsert)
         ours, key = hidden(upsert, kinds), upsert.key
     refuse_names(name, wanted, reserved=(SOURCE, ORDINAL) if upsert is None else (*ours, *WORKING))
-    shape = Shape(name=name, ours=ours, columns=wanted, key=key, upsert=upsert is not None)
+    required = [field.name for field in fields_of(schema) if not field.nullable]
+    shape = Shape(name=name, ours=ours, columns=wanted, key=key, upsert=upsert is not None, required=required)
     named = {ORDINAL: ours[ORDINAL], **wanted} if ordinal else wanted
     table = Table(name=name, columns=tuple(named), types=tuple(named.values()), upsert=upsert, ordinal=ordinal)
     create = shape.create(road)
@@ -70,6 +77,8 @@ def ensure_table(
             mine = owned(connection, table, asset=asset)
             found = standing(connection, name)
             lacking = [] if found is None else missing(road, shape, found, evolve=evolve)
+            if found is None:
+                _make_schema(connection, road, name)
             for statement in [create] if found is None else shape.add(road, lacking) if lacking else []:
                 _define(connection, statement, name)
             if not mine:
@@ -78,6 +87,22 @@ def ensure_table(
 
     _settled(ensure, name)
     return table
+
+
+def _own_name(engine: Engine, name: str) -> str:
+    """The one name of a table: without its schema where that is the connection's own, or two could own it."""
+    schema, table = table_parts(name)
+    if schema is None:
+        return name
+    with read(engine) as connection:
+        return table if schema == connection.dialect.default_schema_name else name
+
+
+def _make_schema(connection: Connection, road: Road, name: str) -> None:
+    """Make the schema of a table; asked for first, since who may use one may not always make one."""
+    schema, _ = table_parts(name)
+    if schema is not None and not inspect(connection).has_schema(schema):
+        _define(connection, f"CREATE SCHEMA IF NOT EXISTS {road.quoted(schema)}", name)
 
 
 def _define(connection: Connection, statement: str, name: str) -> None:

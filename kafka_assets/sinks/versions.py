@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, TIMESTAMP
+from kafka_assets.schema import orders
 from kafka_assets.sinks.nested import json_text
 from kafka_assets.sinks.road import Road
 from kafka_assets.streams import Upsert
@@ -55,7 +56,7 @@ def hidden(upsert: Upsert, kinds: Mapping[str, Any]) -> dict[str, str]:
             f"the stream delivers no column {upsert.order_by!r}, and is declared with order_by: {upsert.order_by}",
             cure="let it through in the transform, or declare another order_by",
         )
-    if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+    if not orders(kind):
         raise TableIncompatible(
             f"the column {upsert.order_by!r} of type {kind} cannot order versions",
             why="only whole numbers, dates and timestamps compare alike in every database",

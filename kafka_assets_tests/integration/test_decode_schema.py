@@ -1,4 +1,4 @@
-"""A schema that cannot be decoded is refused before any work, with the place and the cure."""
+"""Spark reads the texts that `kafka_assets.schema` takes, and as the same types."""
 
 from __future__ import annotations
 
@@ -6,44 +6,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafka_assets import schema
 from kafka_assets.errors import StreamError
-from kafka_assets_tests.corpus.frames import raw_frame
+from kafka_assets_tests.corpus.json_oracle import SCHEMA as FUZZED
+from kafka_assets_tests.corpus.json_values import SCHEMA as VALUES
+from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WAYS = """
+    `a b` byte NOT NULL COMMENT 'it\\'s', b: short, c Integer, d long, e real, f dec, g numeric(5), h decimal( 12 , 2 ),
+    i timestamp_ltz, `j``k` STRUCT<x: INT NOT NULL COMMENT 'c', y ARRAY<MAP<STRING,DATE>>>, l TIMESTAMP_NTZ, m BINARY
+"""
 
-@pytest.mark.parametrize(
-    ("schema", "format", "said"),
-    [
-        ("id BIGIN", "json", ["id BIGIN", "BIGIN", "column list"]),
-        ("id", "json", ["id", "column list"]),
-        ("BIGINT", "json", ["without a name"]),
-        ("", "json", ["no field"]),
-        ("kafka_key STRING", "json", ["kafka_key", "ours"]),
-        ("Kafka_Offset BIGINT", "json", ["Kafka_Offset"]),
-        ("_kafka_bad STRING", "json", ["_kafka_bad"]),
-        ("id BIGINT, ID STRING", "json", ["'ID'", "twice"]),
-        ("a STRUCT<x: INT, X: INT>", "json", ["'a.X'", "twice"]),
-        ("name VARCHAR(10)", "json", ["name", "VARCHAR(10)", "supported", "STRING"]),
-        ("name STRING COLLATE UTF8_LCASE", "json", ["name", "supported"]),
-        ("v VARIANT", "json", ["'v'", "VARIANT"]),
-        ("i INTERVAL DAY", "json", ["'i'", "INTERVAL"]),
-        ("a ARRAY<STRUCT<t: TIME>>", "json", ["'a[].t'", "TIME"]),
-        ("m MAP<INT, STRING>", "json", ["'m'", "MAP with STRING keys"]),
-        ("id BIGINT", "xml", ["xml", "json, string or bytes"]),
-        ("a STRING, b STRING", "string", ["exactly one field", "STRING"]),
-        ("a BINARY", "string", ["exactly one field", "STRING"]),
-        ("a STRING", "bytes", ["exactly one field", "BINARY"]),
-    ],
-)
-def test_a_schema_is_refused_with_its_place_and_a_cure(
-    spark: SparkSession, schema: str, format: str, said: list[str]
-) -> None:
-    from kafka_assets.spark.decode import decode
 
-    with pytest.raises(StreamError) as refused:
-        decode(raw_frame(spark, [b"{}"]), format=format, schema=schema)
-    for words in said:
-        assert words in str(refused.value)
-    assert refused.value.cure
+@pytest.mark.parametrize("text", [WAYS, FUZZED, VALUES, NUMBERS, "struct<a: int, b: string>"])
+def test_both_read_the_same(spark: SparkSession, text: str) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from kafka_assets.spark.decode_schema import declared
+
+    ours, sparks = schema.declared(text, "json"), declared(text, "json")
+    assert schema.landed_schema(ours) == schema.landed_schema(to_arrow_schema(sparks, timezone="UTC"))
+    assert [field.nullable for field in ours] == [field.nullable for field in sparks]
+
+
+def test_a_schema_is_refused_before_spark_is_asked(spark: SparkSession) -> None:
+    from kafka_assets.spark.decode_schema import declared
+
+    with pytest.raises(StreamError, match=r"'BIGIN' is no type"):
+        declared("id BIGIN", "json")

@@ -13,8 +13,10 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import StreamError
 from kafka_assets.live import taking
 from kafka_assets.live.taking import Taking
+from kafka_assets.sinks.road import road_for
+from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.streams import Stream, declare
-from kafka_assets_tests.ledgers import ASSET, rows, scalar
+from kafka_assets_tests.ledgers import ASSET, SCHEMA, rows, scalar
 from kafka_assets_tests.ticking import Desk, orders
 
 UPSERT = {"mode": "upsert", "key": ["id"]}
@@ -122,3 +124,21 @@ def test_an_asset_on_the_slices_of_a_renamed_one_does_not_take_them_all_again(de
     assert scalar(desk.engine, "select count(*) from kafka_publication where asset = 'below'") == made
     with pytest.raises(StreamError, match="has landed those of 'orders'"):
         SliceIOManager(database_url=str(desk.engine.url)).upstream_rows(moved, [])
+
+
+def test_a_schema_is_refused_where_the_database_has_none_before_anything_is_planned(desk: Desk) -> None:
+    desk.broker.set("orders", 5)
+    desk.stream = orders(target="raw.orders")
+    tick = desk.tick()
+    assert (tick.requests, tick.planned) == ([], 0)
+    assert "'raw.orders' names a schema, and SQLite has none" in tick.troubles[0]
+    assert "for example raw_orders" in tick.troubles[0]
+    desk.stream = orders(target="main.orders")
+    assert desk.tick().troubles == []
+
+
+def test_a_file_s_own_schema_may_be_named(engine: Engine) -> None:
+    made = ensure_table(engine, road_for(engine), name="main.orders", asset=ASSET, schema=SCHEMA)
+    assert made.name == "orders"
+    with pytest.raises(StreamError, match="SQLite has none"):
+        ensure_table(engine, road_for(engine), name="raw.orders", asset="raw", schema=SCHEMA)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kafka_assets.errors import StreamError
-from kafka_assets.streams import Upsert, declare
+from kafka_assets.streams import Upsert, declare, require_columns
 
 GOOD = {"name": "orders", "topic": "orders", "target": "orders", "schema": "id BIGINT"}
 
@@ -73,11 +73,39 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
         ({"skip_when_behind": {"records": 5, "keep": 5, "every": "0s"}}, "longer than nothing"),
         ({"skip_when_behind": {"records": 5, "keep": 5, "stale_keys": True}}, "belongs to mode upsert"),
         ({"mode": "upsert", "key": ["id"], "skip_when_behind": {"records": 5, "keep": 5}}, "loses keys"),
+        ({"schema": "id BIGINT, name STRNG"}, "stream 'orders': the schema .*'STRNG' is no type"),
+        ({"schema": "id BIGINT, ID STRING"}, "declares 'ID' twice"),
+        ({"schema": "a STRING, b STRING", "format": "string"}, "exactly one field"),
+        ({"target": ""}, "no table; write a name, or schema.table"),
+        ({"target": "a.b.c"}, "no table; write a name, or schema.table"),
+        ({"target": ".orders"}, "no table; write a name, or schema.table"),
+        ({"target": "orders."}, "no table; write a name, or schema.table"),
+        ({"target": "Kafka_slice"}, "those names belong to the ledger"),
     ],
 )
 def test_a_mistake_is_named_where_it_stands(change: dict[str, object], words: str) -> None:
     with pytest.raises(StreamError, match=words):
         declare(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"key": ["ident"]}, "key: the schema has no field 'ident' · it declares id, note, share, seen"),
+        ({"key": ["ID"]}, "key: the schema has no field 'ID'"),
+        ({"key": ["share"]}, "key: 'share' is DOUBLE · .* name a field that is .* a text, a date or a timestamp"),
+        ({"key": ["kafka_key"], "order_by": "when"}, "order_by: the schema has no field 'when'"),
+        ({"key": ["id"], "order_by": "note"}, "order_by: 'note' is STRING"),
+    ],
+)
+def test_a_key_and_an_order_of_records_that_land_as_they_come_are_declared_fields(
+    change: dict[str, object], words: str
+) -> None:
+    schema = "id BIGINT, note STRING, share DOUBLE, seen TIMESTAMP"
+    with pytest.raises(StreamError, match=words):
+        require_columns(declare(**{**GOOD, "schema": schema, "mode": "upsert", **change}))
+    require_columns(declare(**{**GOOD, "schema": schema}, mode="upsert", key=["id", "note"], order_by="seen"))
+    require_columns(declare(**{**GOOD, "schema": schema}, mode="upsert", key=["kafka_key"], order_by="kafka_timestamp"))
 
 
 def test_a_declaration_survives_being_told_to_dagster() -> None:

@@ -1,6 +1,6 @@
-"""What a stream declares its records to be, as Arrow types: the DDL text read without Spark.
+"""What a stream declares its records to be: the DDL text as Arrow fields, read once, by one reader, without Spark.
 
-The same texts are good and bad as in `spark/decode_schema.py`, with the same words where they can be.
+A wrong text is refused when the stream is declared. Spark's own parser takes every text that is right here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_assets.errors import StreamError
-from kafka_assets.live.landed import fields_of
 
 _ATOMS: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -37,6 +36,7 @@ _SUPPORTED = (
     "and ARRAY, MAP with STRING keys and STRUCT of these"
 )
 _OURS = ("kafka_", "_kafka")
+_COMMENT = b"comment"
 _TOKEN = re.compile(
     r"""\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<word>\w+)|(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<mark>[<>(),:]))""",
     re.DOTALL,
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=256)
 def declared(schema: str, format: str) -> pa.Schema:
-    """The declared fields, each NOT NULL as declared, or a StreamError that says what is wrong with them."""
+    """The declared fields, each NOT NULL as declared and with its COMMENT, or a StreamError that says what is wrong."""
     fields = _Reader(schema).fields()
     if not fields:
         raise StreamError(
@@ -72,6 +72,45 @@ def spelled(kind: Any) -> str:
     if pa.types.is_struct(kind):
         return f"STRUCT<{','.join(f'{field.name.upper()}:{spelled(field.type)}' for field in fields_of(kind))}>"
     return _NAMES[kind]
+
+
+def compares(kind: Any) -> bool:
+    """Whether two values of this type are equal in every database just when they are the same value."""
+    return not (
+        pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_duration(kind)
+    )
+
+
+def orders(kind: Any) -> bool:
+    """Whether values of this type are ordered alike in every database."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def comment_of(field: Any) -> str | None:
+    """What COMMENT says of a declared field."""
+    said = None if field.metadata is None else field.metadata.get(_COMMENT)
+    return None if said is None else said.decode()
+
+
+def fields_of(kind: Any) -> list[Any]:
+    """The fields of a schema, or of a STRUCT."""
+    return list(kind)
+
+
+def landed_type(kind: Any) -> Any:
+    """A declared type as it lands: nothing in it says NOT NULL, as in what Spark gives."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, landed_type(one.type)) for one in fields_of(kind)])
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), landed_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(landed_type(kind.value_type))
+    return kind
+
+
+def landed_schema(fields: Any) -> pa.Schema:
+    """Declared fields as they land."""
+    return pa.schema([pa.field(one.name, landed_type(one.type)) for one in fields_of(fields)])
 
 
 class _Reader:
@@ -125,9 +164,15 @@ class _Reader:
         required = self._took("NOT")
         if required and not self._took("NULL"):
             raise self._unreadable("NOT stands without NULL")
-        if self._took("COMMENT") and self._next()[0] != "text":
+        return pa.field(name, declared_type, nullable=not required, metadata=self._comment())
+
+    def _comment(self) -> dict[bytes | str, bytes | str] | None:
+        if not self._took("COMMENT"):
+            return None
+        kind, text = self._next()
+        if kind != "text":
             raise self._unreadable("COMMENT stands without a text in quotes")
-        return pa.field(name, declared_type, nullable=not required)
+        return {_COMMENT: re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)}
 
     def _type(self, where: str) -> pa.DataType:
         kind, token = self._next()
@@ -244,7 +289,7 @@ def _unsupported(where: str, named: str) -> StreamError:
     return StreamError(
         f"the schema's field {where!r} is {named}, which cannot be decoded exactly",
         why=f"supported are {_SUPPORTED}",
-        cure="declare one of these",
+        cure="declare one of these, and cast it in the function",
     )
 
 
