@@ -23,11 +23,16 @@ from kafka_assets_tests.acceptance.project import Project, numbered
 
 @dataclass(frozen=True)
 class Landed:
-    """A stream of one test, and the topic of the same name."""
+    """A stream of one test, and its topic."""
 
     name: str
     partitions: int = 1
     max_records: int = 500_000
+
+    @property
+    def topic(self) -> str:
+        """Of a name that no other test gives to its own: the broker is everybody's."""
+        return f"deployed_{self.name}"
 
 
 STREAMS = [
@@ -53,8 +58,8 @@ class Deployment(Project):
             if not (running := devstack.status(state)):
                 ensure_schema(self.engine)
                 for one in STREAMS:
-                    self.topic(one.name, partitions=one.partitions)
-                    self.declare(one.name, topic=one.name, max_records=one.max_records)
+                    self.topic(one.topic, partitions=one.partitions)
+                    self.declare(one.name, topic=one.topic, max_records=one.max_records)
                 self.start()
             else:
                 [self.dagster] = [one.url for one in running]
@@ -62,7 +67,7 @@ class Deployment(Project):
     def produce_at_once(self, name: str, count: int, *, bad_every: int = 10**9) -> int:
         """So many records, of which the sensor sees all or none; how many offsets its partitions then have."""
         [stream] = [one for one in STREAMS if one.name == name]
-        with transaction(Connection(self.broker), name, transactional_id=name) as sending:
+        with transaction(Connection(self.broker), stream.topic, transactional_id=stream.topic) as sending:
             sending.produce(list(numbered(0, count, partitions=stream.partitions, bad_every=bad_every)))
             sending.commit()
         return count + stream.partitions  # the transaction's end is a record, too

@@ -38,9 +38,9 @@ query($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on Partiti
 
 
 def test_records_land_through_sensor_and_runs_and_both_stores_agree(deployment: Deployment) -> None:
-    deployment.produce("shop", 0, 4_000, bad_every=1_000)
+    deployment.produce("deployed_shop", 0, 4_000, bad_every=1_000)
     deployment.wait(lambda: deployment.landed("shop", 4_000))
-    deployment.produce("shop", 4_000, 6_000)
+    deployment.produce("deployed_shop", 4_000, 6_000)
     deployment.wait(lambda: deployment.landed("shop", 6_000))
 
     assert deployment.sql("select count(*) from shop") == 6_000 - 4
