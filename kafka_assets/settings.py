@@ -26,16 +26,16 @@ SPARK_PATIENCE = timedelta(minutes=1)
 class Settings(BaseModel):
     """Where the broker, the database and Spark are, and where the streams are declared."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     project: Path
     bootstrap_servers: str | None = None
-    database_url: str
-    spark_remote: str | None = None
+    database_url: str = Field(repr=False)
+    spark_remote: str | None = Field(default=None, repr=False)
     spark_master: str | None = None
     spark_patience: Duration = SPARK_PATIENCE
     streams: Path
-    kafka: dict[str, str] = Field(default_factory=dict)
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @property
     def state(self) -> Path:
@@ -64,7 +64,9 @@ class Settings(BaseModel):
 class _Services(BaseModel):
     """What of services.json is a setting."""
 
-    endpoints: dict[str, str]
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    endpoints: dict[str, str] = Field(repr=False)
 
 
 def make_private(folder: Path) -> None:
@@ -149,7 +151,7 @@ def _refuse_other_kinds(given: Mapping[str, Any], path: Path) -> None:
     ):
         if name in given and not isinstance(given[name], kind):
             raise SettingsError(
-                f"the setting {name!r} is not valid: it is {given[name]!r}",
+                f"the setting {name!r} is not valid: it is of the wrong kind",
                 cure=f"write in {path}, for example: {example}",
             )
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import dagster as dg
 import pyarrow as pa
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Engine
@@ -38,7 +38,7 @@ PREVIEWED = 10
 class SliceIOManager(dg.ConfigurableIOManager):
     """Publishes the slices of a run in one transaction, with the ledger, in the target database."""
 
-    database_url: str | None = None
+    database_url: str | None = Field(default=None, repr=False)
     """A SQLAlchemy URL; without it, the settings say where the database is."""
 
     _engine: Engine | None = PrivateAttr(default=None)

@@ -35,7 +35,7 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
     """A Kafka cluster, told once in librdkafka's words and used by Spark too."""
 
     bootstrap_servers: str | None = None
-    properties: dict[str, str] = Field(default_factory=dict)
+    properties: dict[str, str] = Field(default_factory=dict, repr=False)
 
     def connection(self) -> Connection:
         if self.bootstrap_servers is None:
@@ -105,7 +105,7 @@ class SparkResource(LazyPySparkResource):
     On Spark Connect each run has a session of its own, which the server is told to forget when the run ends.
     """
 
-    spark_config: dict[str, Any] = Field(default_factory=dict)
+    spark_config: dict[str, Any] = Field(default_factory=dict, repr=False)
     _opened: Opened | None = PrivateAttr(default=None)
     _told: Any = PrivateAttr(default=None)
     """The run's log, where there is a run."""

@@ -7,11 +7,10 @@ the publisher's own.
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
@@ -23,6 +22,9 @@ from kafka_assets.sinks.lines import MAX_ROWS, Spelling, lines
 from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Road, Table, driver_errors
 from kafka_assets.sinks.sqlite import values
+
+if TYPE_CHECKING:
+    from kafka_assets.ledger.mysql_connection import MySQLConnection
 
 Send = Callable[[Connection], int]
 """Sends what was prepared, and says how many rows the database took."""
@@ -83,24 +85,22 @@ def _copy(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]
 
 
 def _load(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
+    from kafka_assets.ledger.mysql_connection import LOADED
+
     names = (PARTITION, OFFSET, *table.columns)
+    statement = (
+        f"LOAD DATA LOCAL INFILE {LOADED} INTO TABLE {road.quoted(table.name)} CHARACTER SET utf8mb4"
+        rf" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({_listed(road, names)})"
+    )
     for part, count in lines(rows, names, first=1, spelling=_SPELLING):
-        with tempfile.NamedTemporaryFile(prefix="kafka_assets_bench_") as file:
-            file.write(part)
-            file.flush()
-            statement = (
-                f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE {road.quoted(table.name)} CHARACTER SET utf8mb4"
-                rf" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({_listed(road, names)})"
-            )
 
-            def send(connection: Connection, statement: str = statement) -> int:
-                raw = cast("Any", connection.connection.driver_connection)
-                with driver_errors(connection, statement), raw.cursor() as cursor:
-                    cursor.execute(statement)
-                    found = re.search(rb"Records: (\d+)\s+Deleted: 0\s+Skipped: 0", cursor._result.message or b"")
-                return int(found[1]) if found else 0
+        def send(connection: Connection, part: memoryview = part) -> int:
+            raw = cast("MySQLConnection", connection.connection.driver_connection)
+            with driver_errors(connection, statement):
+                found = re.search(rb"Records: (\d+)\s+Deleted: 0\s+Skipped: 0", raw.load(statement, part))
+            return int(found[1]) if found else 0
 
-            yield count, send
+        yield count, send
 
 
 def _listed(road: Road, names: tuple[str, ...]) -> str:

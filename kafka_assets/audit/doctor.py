@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import sys
 import tomllib
@@ -19,6 +18,7 @@ from typing import Any, Literal
 
 from kafka_assets import endpoints
 from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.masks import masked_properties, masked_url
 from kafka_assets.settings import FILE, PREFIX, Settings, load_settings
 
 Status = Literal["ok", "info", "failed"]
@@ -146,23 +146,21 @@ def _in_file(path: Path) -> dict[str, Any]:
 
 
 def _shown(name: str, value: str) -> str:
-    """A setting without its secrets: a password in a database's URL, a token in Spark's."""
+    """A setting without its secrets; what is no URL in the place of one may be a secret as a whole."""
     if name.startswith("spark_"):
         return endpoints.shown(value)
-    if name == "database_url":
-        value = re.sub(r"(//[^/@:]*):.*@", r"\1:***@", value)
-    return re.sub(r"(password=)[^;&]*", r"\1***", value)
+    return masked_url(value) if name == "database_url" else value
 
 
 def _kafka_properties(settings: Settings) -> Check | None:
-    from kafka_assets.broker.connection import Connection, masked
+    from kafka_assets.broker.connection import Connection
     from kafka_assets.broker.spark_options import spark_options
 
     if not settings.kafka:
         return None
     # Both clients' words are tried, whether or not a broker is known.
     spark_options(Connection(settings.bootstrap_servers or "unset", settings.kafka))
-    shown = ", ".join(f"{name}={value}" for name, value in sorted(masked(settings.kafka).items()))
+    shown = ", ".join(f"{name}={value}" for name, value in sorted(masked_properties(settings.kafka).items()))
     return Check("kafka properties", "ok", shown)
 
 

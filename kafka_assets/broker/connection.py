@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kafka_assets.broker.java_names import JAVA_NAMES
 from kafka_assets.errors import SettingsError
+from kafka_assets.masks import masked_properties
 from kafka_assets.settings import FILE, PREFIX, Settings
 
 OURS = {
@@ -24,7 +26,8 @@ _ADDRESS = re.compile(
     r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s:/,\[\]@]+)(?::\d{1,5})?",
     re.IGNORECASE,
 )
-_SECRET = ("password", "secret", "key.pem", "oauthbearer.config")
+
+_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 
 
 @dataclass(frozen=True)
@@ -46,21 +49,12 @@ class Connection:
             _refuse_foreign(name)
 
     def __repr__(self) -> str:
-        return f"Connection({self.bootstrap_servers!r}, {masked(self.properties)!r})"
+        return f"Connection({self.bootstrap_servers!r}, {masked_properties(self.properties)!r})"
 
     @classmethod
     def of(cls, settings: Settings) -> Connection:
         """The connection that the settings describe; without a broker, the error names `kafka-assets up`."""
         return cls(settings.require_broker(), settings.kafka)
-
-
-def masked(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties as they may be shown."""
-    return {name: "***" if is_secret(name) else value for name, value in properties.items()}
-
-
-def is_secret(name: str) -> bool:
-    return any(part in name for part in _SECRET)
 
 
 def admin_config(connection: Connection) -> dict[str, str]:
@@ -86,6 +80,7 @@ def producer_config(connection: Connection) -> dict[str, str]:
 
 
 def _common(connection: Connection) -> dict[str, str]:
+    _refuse_absent_files(connection.properties)
     return {
         "client.id": "kafka_assets",
         "socket.connection.setup.timeout.ms": "5000",  # librdkafka waits 30 s, longer than anybody asks here
@@ -93,6 +88,18 @@ def _common(connection: Connection) -> dict[str, str]:
         **connection.properties,
         "bootstrap.servers": connection.bootstrap_servers,
     }
+
+
+def _refuse_absent_files(properties: Mapping[str, str]) -> None:
+    """librdkafka says of a file that is not there what OpenSSL says: "BIO lib"."""
+    for name in _FILES:
+        path = properties.get(name)
+        if path is not None and path != "probe" and not Path(path).exists():
+            raise SettingsError(
+                f"there is no file {path}",
+                why=f"the Kafka property {name!r} names it",
+                cure="correct the path, or put the file there",
+            )
 
 
 def _refuse_foreign(name: str) -> None:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from kafka_assets.cli.asking import AsJson, Yes, confirm
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.errors import UsageError
+from kafka_assets.masks import masked_address
 from kafka_assets.settings import load_settings
 
 if TYPE_CHECKING:
@@ -124,8 +125,7 @@ def ps(
 
 def _print(services: Sequence[ServiceStatus], *, as_json: bool) -> None:
     if as_json:
-        # With the Spark server's token: who may read it here may read services.json.
-        print_json([asdict(service) for service in services])
+        print_json([{**asdict(service), "url": masked_address(service.url)} for service in services])
         return
     rows = [_row(service) for service in services]
     if rows:
@@ -149,7 +149,7 @@ def _row(service: ServiceStatus) -> dict[str, Any]:
     return {
         "service": service.name,
         "state": service.state,
-        "address": service.url.partition(";token=")[0],
+        "address": masked_address(service.url),
         "pid": str(service.pid),
         "log": _near(service.log),
     }

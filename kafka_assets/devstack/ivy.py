@@ -14,6 +14,7 @@ from kafka_assets.devstack.artifacts import Artifact
 from kafka_assets.devstack.java import find_java
 from kafka_assets.devstack.progress import Progress
 from kafka_assets.errors import ServiceError
+from kafka_assets.masks import masked_links
 
 MIRROR = "KAFKA_ASSETS_MAVEN_REPOSITORY"
 PATTERN = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
@@ -125,7 +126,7 @@ def _reason(log: str) -> str:
     # Ivy says "not found" of all that it could not reach, too; only below does it say what went wrong.
     for words in (("Server access error", "Exception", "No space"), ("FAILED", "not found", "ERROR")):
         if found := [line for line in lines if any(word in line for word in words)]:
-            return "; ".join(list(dict.fromkeys(found))[:3])
+            return masked_links("; ".join(list(dict.fromkeys(found))[:3]))
     return next((line for line in reversed(lines) if line), "Ivy said nothing")
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -39,7 +39,8 @@ class ServiceStatus:
     """Of two processes that had this pid one after the other, says which: see :func:`birth`."""
     started: datetime
     ports: dict[str, int]
-    url: str
+    url: str = field(repr=False)
+    """How a client reaches it, with its password or token."""
     log: Path
 
 
@@ -48,8 +49,8 @@ class Running:
     """What `up` leaves: every asked service, ready."""
 
     bootstrap_servers: str | None
-    spark_remote: str | None
-    urls: dict[str, str]
+    spark_remote: str | None = field(repr=False)
+    urls: dict[str, str] = field(repr=False)
     services: tuple[ServiceStatus, ...]
 
 

@@ -14,6 +14,7 @@ from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Service
 from kafka_assets.devstack.state import Record, State, StateFile
 from kafka_assets.errors import ServiceError
+from kafka_assets.masks import masked_address
 
 
 class StartInterruptedError(Exception):
@@ -70,12 +71,7 @@ def start(
         _forget(service, file)
         raise _failed(service, reason, ended=ended, since=since)
     _record(service, file, process, ports, ready=True)
-    progress.say(f"{service.name} is ready at {public(service.url(ports))} ({time.monotonic() - begun:.1f} s)")
-
-
-def public(url: str) -> str:
-    """A service's address as it may be printed: without the Spark server's token."""
-    return url.partition(";token=")[0]
+    progress.say(f"{service.name} is ready at {masked_address(service.url(ports))} ({time.monotonic() - begun:.1f} s)")
 
 
 def _wait(

@@ -28,7 +28,7 @@ class Record(BaseModel):
     started: float
     ports: dict[str, int]
     log: str
-    url: str
+    url: str = Field(repr=False)
     ready: bool = False
 
 
@@ -36,12 +36,12 @@ class State(BaseModel):
     """All of services.json."""
 
     version: int = 1
-    endpoints: dict[str, str] = Field(default_factory=dict)
+    endpoints: dict[str, str] = Field(default_factory=dict, repr=False)
     """What Settings reads: only of services that answered a real request."""
     services: dict[str, Record] = Field(default_factory=dict)
     ports: dict[str, dict[str, int]] = Field(default_factory=dict)
     """The ports of each service that ever ran here, so that it comes back under the same address."""
-    secrets: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     brokers: int | None = None
     """The size of the Kafka cluster whose data lies here."""
 

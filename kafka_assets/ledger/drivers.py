@@ -8,14 +8,16 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import URL, Connection, Engine
+from sqlalchemy import URL, Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from kafka_assets.errors import LedgerBusy, SettingsError
 from kafka_assets.settings import make_private
 
+CONNECT_SECONDS = 10
+"""How long a server may take to let a client in, and for each answer on the way."""
 _STRICT = (
     "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
@@ -51,7 +53,7 @@ def postgresql_arguments(url: URL, lock_seconds: int, idle_seconds: int) -> tupl
     options = " ".join([*([given] if isinstance(given, str) else given), *(f"-c {k}={v}" for k, v in settings.items())])
     defaults = {
         "application_name": "kafka_assets",
-        "connect_timeout": 10,
+        "connect_timeout": CONNECT_SECONDS,
         # A host that is gone is noticed within half a minute, not within the two hours of TCP's default.
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -68,13 +70,21 @@ def mysql_arguments(lock_seconds: int) -> dict[str, Any]:
         return {}  # create_engine says so
     return {
         "charset": "utf8mb4",
-        "connect_timeout": 10,
-        "local_infile": True,
+        # Of each answer, too, while the connection is made; later `MySQLConnection` says how long.
+        **dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), CONNECT_SECONDS),
+        # Off, whatever the URL says, and yet LOAD DATA LOCAL is understood: `MySQLConnection.load` sends no files.
+        "local_infile": False,
         # An UPDATE that finds its row counts it, even where it changes nothing: compare-and-set relies on it.
-        "client_flag": CLIENT.FOUND_ROWS,
+        "client_flag": CLIENT.FOUND_ROWS | CLIENT.LOCAL_FILES,
         "init_command": f"SET time_zone = '+00:00', sql_mode = '{_STRICT}', "
         f"innodb_lock_wait_timeout = {lock_seconds}, lock_wait_timeout = {lock_seconds}",
     }
+
+
+def connect_mysql(dialect: Dialect, record: object, given: Any, named: dict[str, Any]) -> DBAPIConnection:
+    from kafka_assets.ledger.mysql_connection import open_connection
+
+    return cast(DBAPIConnection, open_connection(named))
 
 
 def keep_alive(connection: Any, record: object) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError, NoSuc
 from kafka_assets.errors import OutcomeUnknown, SettingsError
 from kafka_assets.ledger.drivers import (
     begin_sqlite,
+    connect_mysql,
     idle_timeout,
     keep_alive,
     mysql_arguments,
@@ -27,6 +28,7 @@ from kafka_assets.ledger.drivers import (
     stay_in_transaction,
 )
 from kafka_assets.ledger.trouble import lost, refused_connection, remember, translate, undecided
+from kafka_assets.masks import masked_url
 
 LOCK_SECONDS = 10
 """How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
@@ -51,7 +53,8 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
     """
     parsed = parse_url(url)
     database = parsed.get_backend_name()
-    options: dict[str, Any] = {"poolclass": NullPool}
+    # What records say must not come out in errors: they go into logs, and into Dagster's storage.
+    options: dict[str, Any] = {"poolclass": NullPool, "hide_parameters": True}
     if database == "sqlite":
         options["connect_args"] = sqlite_arguments(lock_seconds)
     elif database == "postgresql":
@@ -79,6 +82,7 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
         event.listen(engine, "begin", begin_sqlite)
         event.listen(engine, "before_cursor_execute", stay_in_transaction)
     elif database != "postgresql":
+        event.listen(engine, "do_connect", connect_mysql)
         event.listen(engine, "connect", keep_alive)
         event.listen(engine, "connect", idle_timeout(idle_seconds))
     return engine
@@ -113,7 +117,7 @@ def parse_url(url: str | URL) -> URL:
 
 def shown(url: URL) -> str:
     """The URL as it may be printed: without its password."""
-    return url.render_as_string(hide_password=True)
+    return masked_url(url.render_as_string(hide_password=False))
 
 
 @contextmanager
@@ -240,6 +244,12 @@ def _connect(engine: Engine) -> Connection:
         ) from error
     except OSError as error:
         raise refused_connection(engine, error) from error
+    except (TypeError, ValueError, RuntimeError) as error:  # for example: an option that the driver does not know
+        raise SettingsError(
+            f"the database at {shown(engine.url)} cannot be connected to as its URL says",
+            why=str(error),
+            cure="correct KAFKA_ASSETS_DATABASE_URL",
+        ) from error
 
 
 def _commit(connection: Connection) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from kafka_assets.errors import DatabaseRefused, KafkaAssetsError, LedgerBusy, SettingsError
+from kafka_assets.masks import masked_url
 
 # SQLSTATE: serialization failure, deadlock, lock not available (a timeout, too), too many connections,
 # a statement's timeout, and the server going down, coming up or ending us. Class 08 is the connection itself.
@@ -20,6 +23,11 @@ _MYSQL = {
     *(1020, 1205, 1213, 1317, 1412, 1684, 3024, 3572),
     *(1040, 1053, 1927, 1969, 3169, 4031, 2003, 2006, 2013, 2014, 2055),
 }
+# No room: on PostgreSQL a full disk, no memory, a failing disk. On MySQL and MariaDB: a full disk (20, 1021), a write
+# that failed (3, 1026, 1878), a table that cannot grow (1114), no memory (1037, 1041).
+_NO_ROOM = {"53100", "53200", "58030", 3, 20, 1021, 1026, 1037, 1041, 1114, 1878}
+# 1030 stands for any error of a storage engine; this one is the system's ENOSPC.
+_ENGINE_ERROR, _ENGINE_FULL = 1030, re.compile(r"\b28\b|No space left")
 # A primary that became a standby, or a standby that is none yet; 1290 stands for any switch of the server's.
 _READ_ONLY = {"25006", 1290, 1792, 1836}
 # No right: in PostgreSQL; on a table, a column, a database; and one over the server.
@@ -29,12 +37,26 @@ _MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
 _ANY_SWITCH = 1290
 _MYSQL_INTERRUPTED = {1317, 3024}
 _MET = "kafka_assets_trouble"
-_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN, _SQLITE_NOTADB = 5, 6, 8, 14, 26
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_IOERR, _SQLITE_FULL, _SQLITE_NOTADB = 5, 6, 8, 10, 13, 26
+_FILE_ASKED = 2068
+# Logins and databases that the server refuses, and TLS that it does not speak.
+_MYSQL_ANSWERED = {1044, 1045, 1049, 1251, 1698, 2026, 2059}
+# psycopg gives no SQLSTATE for a refused login or a wrong option: libpq's own words are all there is.
+_POSTGRESQL_ANSWERED = re.compile(
+    "authentication failed|does not exist|no password supplied|no pg_hba.conf|not permitted to log in"
+    r"|invalid [\w ]+ value|invalid connection option|invalid port|invalid URI|missing \"|does not support SSL"
+    "|certificate verify failed|does not match host name|could not (?:read|load|open) |has group or world access"
+)
 
 
 def translate(error: DBAPIError) -> KafkaAssetsError | None:
     """This package's error for what the driver raised; None where it is no trouble of the database's own."""
     code = code_of(error)
+    return _file_asked(error) if code == _FILE_ASKED else _busy(error, code) or _refused(error, code)
+
+
+def _busy(error: DBAPIError, code: int | str | None) -> LedgerBusy | None:
+    """What passes by itself, or by what somebody does on the server."""
     if code in _READ_ONLY and (code != _ANY_SWITCH or "read" in _said(error)):
         return LedgerBusy(
             "the database takes no writes at the moment",
@@ -42,12 +64,23 @@ def translate(error: DBAPIError) -> KafkaAssetsError | None:
             cure="the whole transaction is tried again on a new connection, as after a failover; if it stays so, "
             "correct KAFKA_ASSETS_DATABASE_URL: it must lead to the primary",
         )
+    if _without_room(error, code):
+        return LedgerBusy(
+            "the database has no room to write",
+            why=_said(error),
+            cure="make room on its disk; nothing was written, and the same is tried again by itself",
+        )
     if lost(error) or code in _POSTGRESQL or code in _MYSQL or code in {_SQLITE_BUSY, _SQLITE_LOCKED}:
         return LedgerBusy(
             "the database was busy, or went away",
             why=_said(error),
             cure="the whole transaction is tried again; if it stays so, look for a long or frozen transaction",
         )
+    return None
+
+
+def _refused(error: DBAPIError, code: int | str | None) -> KafkaAssetsError | None:
+    """What stays so until somebody gives a right, or chooses another file."""
     # A policy on rows has the same SQLSTATE, and is about these rows.
     if code in _FORBIDDEN and "row-level security" not in _said(error):
         return _forbidden(error)
@@ -93,9 +126,8 @@ def lost(error: DBAPIError) -> bool:
 
 def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAssetsError:
     """Why no connection was to be had: Retryable where the server may come back, else a setting is wrong."""
-    url = engine.url.render_as_string(hide_password=True)
+    url = masked_url(engine.url.render_as_string(hide_password=False))
     said = _said(error) if isinstance(error, DBAPIError) else str(error)
-    code = code_of(error) if isinstance(error, DBAPIError) else None
     if engine.dialect.name == "sqlite":
         known = translate(error) if isinstance(error, DBAPIError) else None
         return known or SettingsError(
@@ -103,12 +135,9 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
             why=said,
             cure="choose a file in a folder that this user may write",
         )
-    answered = isinstance(code, int) and code in {1044, 1045, 1049, 1251, 1698, 2059}
-    # psycopg gives no SQLSTATE for a refused login: the server's own words are all there is.
-    answered = answered or any(
-        word in said for word in ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf")
-    )
-    if answered:
+    if isinstance(error, DBAPIError) and code_of(error) == _FILE_ASKED:
+        return _file_asked(error)
+    if _answered(error, said):
         return SettingsError(
             f"the database at {url} refused the connection", why=said, cure="correct KAFKA_ASSETS_DATABASE_URL"
         )
@@ -116,6 +145,31 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
         f"the database at {url} does not answer",
         why=said,
         cure="start it (`kafka-assets up --with …` for a local one), or correct KAFKA_ASSETS_DATABASE_URL",
+    )
+
+
+def _answered(error: DBAPIError | OSError, said: str) -> bool:
+    """Whether the connection fails in the same way until somebody acts."""
+    # A file that the URL names, or an option that it has: what the network says, the drivers say in other errors.
+    if isinstance(error, (OSError, ProgrammingError)):
+        return True
+    original = cast(Any, error.orig)
+    if isinstance(getattr(original, "original_exception", None), ssl.SSLCertVerificationError):
+        return True
+    return code_of(error) in _MYSQL_ANSWERED or _POSTGRESQL_ANSWERED.search(said) is not None
+
+
+def _without_room(error: DBAPIError, code: int | str | None) -> bool:
+    if hasattr(error.orig, "sqlite_errorcode"):
+        return code in {_SQLITE_FULL, _SQLITE_IOERR}
+    return code in _NO_ROOM or (code == _ENGINE_ERROR and _ENGINE_FULL.search(_said(error)) is not None)
+
+
+def _file_asked(error: DBAPIError) -> SettingsError:
+    return SettingsError(
+        "the database's server asked for a file of this machine",
+        why=f"{_said(error)}; no real server does so unasked: somebody else answers in its place, or it was taken over",
+        cure="do not connect again before you know who answers there; with ?ssl_ca=… in the URL nobody else can",
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 from typing import Any, cast
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import RowsRefused, TableIncompatible
+from kafka_assets.ledger.mysql_connection import LOADED, MySQLConnection
 from kafka_assets.ledger.trouble import code_of
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.schema import compares
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 _SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=True)
 _NAME_CHARACTERS = 64
 _MOST_SCALE = {"mysql": 30, "mariadb": 38}
-# The server's switch, its refusal of a client that may not, and the client's own.
-_FORBIDDEN = {1148, 3948, 2068, 4166}
+# The server's switch, and its refusal of a client that may not.
+_FORBIDDEN = {1148, 3948, 4166}
 _TAKEN = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 _WIDTH = re.compile(r"^(TINYINT|SMALLINT|MEDIUMINT|INTEGER|INT|BIGINT)\(\d+\)")
 
@@ -137,20 +137,15 @@ class MySQLRoad:
     def _load(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> None:
         columns = (PARTITION, OFFSET, *table.columns)
         listed, decoded = self._listed(rows, columns)
-        raw = cast("Any", connection.connection.driver_connection)
+        raw = cast("MySQLConnection", connection.connection.driver_connection)
+        statement = (
+            f"LOAD DATA LOCAL INFILE {LOADED} INTO TABLE {quoted_table(self, table.name)} CHARACTER SET utf8mb4"
+            r" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
+            f" ({self.quoted(SOURCE)}, {listed}){decoded}"
+        )
         for part, count in lines(rows, columns, first=source_id, spelling=_SPELLING):
-            with tempfile.NamedTemporaryFile(prefix="kafka_assets_load_") as file:
-                file.write(part)
-                file.flush()
-                name = file.name.replace("\\", r"\\").replace("'", r"\'")
-                statement = (
-                    f"LOAD DATA LOCAL INFILE '{name}' INTO TABLE {quoted_table(self, table.name)} CHARACTER SET utf8mb4"
-                    r" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
-                    f" ({self.quoted(SOURCE)}, {listed}){decoded}"
-                )
-                with driver_errors(connection, statement), raw.cursor() as cursor:
-                    cursor.execute(statement)
-                    taken = _TAKEN.search(cursor._result.message or b"")
+            with driver_errors(connection, statement):
+                taken = _TAKEN.search(raw.load(statement, part))
             if taken is None or tuple(map(int, taken.groups())) != (count, 0, 0, 0):
                 raise RowsRefused(
                     f"the table {table.name!r} did not take {count} rows as they were sent",

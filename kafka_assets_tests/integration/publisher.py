@@ -15,18 +15,15 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
-from pymysql import connections
 from sqlalchemy import Engine
 
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.mysql_connection import MySQLConnection
 from kafka_assets.sinks import publish
 from kafka_assets.slices import SliceKey
 from kafka_assets_tests.freezing import freeze
 from kafka_assets_tests.ledgers import Attempt, chunk_of
-
-SEND_FILE = "_send_local_file"
-"""Where the driver answers LOAD DATA, packet by packet."""
 
 
 class Frozen:
@@ -84,7 +81,7 @@ def main(url: str, where: str, *keys: str) -> None:
 def stop_in_rows(stop: Callable[[], None]) -> None:
     """In the middle of what the drivers send, where no server's timeout fires."""
     psycopg.Copy.write = followed(psycopg.Copy.write, stop)
-    setattr(connections, SEND_FILE, in_packets(getattr(connections, SEND_FILE), stop))
+    MySQLConnection.load = in_packets(MySQLConnection.load, stop)
 
 
 def once(where: str) -> Callable[[], None]:
@@ -108,10 +105,10 @@ def followed(step: Callable[..., Any], stop: Callable[[], None]) -> Callable[...
     return then
 
 
-def in_packets(send: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
-    def then(filename: str, connection: Any) -> None:
+def in_packets(load: Callable[..., Any], stop: Callable[[], None]) -> Callable[..., Any]:
+    def then(connection: Any, *given: Any) -> Any:
         connection.write_packet = followed(connection.write_packet, stop)
-        send(filename, connection)
+        return load(connection, *given)
 
     return then
 

@@ -112,3 +112,15 @@ def test_an_address_that_is_none_is_said_before_anybody_waits_for_it(address: st
 )
 def test_an_address_is_of_a_host_and_a_port(address: str) -> None:
     assert Connection(address).bootstrap_servers == address
+
+
+@pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"no file .*/absent\.pem.*{name}"):
+        admin_config(Connection("b:1", {name: str(tmp_path / "absent.pem")}))
+    assert admin_config(Connection("b:1", {name: str(tmp_path)}))[name] == str(tmp_path)
+
+
+def test_the_passphrase_of_a_key_is_a_secret() -> None:
+    name = "sasl.oauthbearer.assertion.private.key.passphrase"
+    assert "hunter2" not in repr(Connection("b:1", {name: "hunter2"}))

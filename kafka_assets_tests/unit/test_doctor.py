@@ -72,6 +72,27 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert "me:***@127.0.0.1:1/x" in found["setting database_url"].detail
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "postgresql://127.0.0.1:1/d?user=me&password=hunter2"),
+        ("DATABASE_URL", "mysql://127.0.0.1:1/d?password=hunter2"),
+        ("DATABASE_URL", "postgresql://127.0.0.1:1/d?sslpassword=hunter2"),
+        ("DATABASE_URL", "postgresql:me:hunter2@h/d"),
+        ("DATABASE_URL", "me:hunter2@h"),
+        ("SPARK_REMOTE", "sc://localhost:1/;Token=hunter2;x-api-key=hunter2"),
+        ("SPARK_REMOTE", "https://h/;token=hunter2"),
+        ("SPARK_REMOTE", "SC://h/;token=hunter2"),
+        ("SPARK_MASTER", "sc:h/;token=hunter2"),
+    ],
+)
+def test_no_secret_is_shown_in_whatever_form_it_was_given(tmp_path: Path, name: str, value: str) -> None:
+    found = checks(tmp_path, **{f"KAFKA_ASSETS_{name}": value})
+    assert not [check for check in found.values() if "hunter2" in check.detail + check.cure]
+    if name == "SPARK_REMOTE":
+        assert found["spark"].status == "failed"
+
+
 def test_a_broker_that_is_configured_and_down_is_a_failure(tmp_path: Path) -> None:
     found = checks(tmp_path, **NOWHERE)
     assert found["broker"].status == "failed"

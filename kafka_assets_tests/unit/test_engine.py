@@ -171,6 +171,38 @@ def test_a_password_is_never_printed() -> None:
     assert "127.0.0.1:1" in caught.value.what
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://127.0.0.1:1/db?user=me&password=secret",
+        "postgresql://127.0.0.1:1/db?sslpassword=secret",
+        "mysql://me@127.0.0.1:1/db?password=secret",
+    ],
+)
+def test_neither_is_one_that_stands_among_the_options(url: str) -> None:
+    with pytest.raises(LedgerBusy) as caught, read(make_engine(url)):
+        pass
+    assert "secret" not in str(caught.value)
+    assert "127.0.0.1:1" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://me@127.0.0.1:1/db?nosuchoption=1",
+        "mysql://me@127.0.0.1:1/db?ssl_ca=/no/such/file",
+        "postgresql://me@127.0.0.1:1/db?nosuchoption=1",
+        "postgresql://me@127.0.0.1:1/db?sslmode=maybe",
+        "postgresql://me@127.0.0.1:1/db?connect_timeout=soon",
+        "postgresql://me@127.0.0.1:1/db?target_session_attrs=best",
+    ],
+)
+def test_a_url_that_no_server_would_make_work_is_not_tried_again(url: str) -> None:
+    with pytest.raises(SettingsError) as caught, read(make_engine(url)):
+        pass
+    assert "correct" in caught.value.cure
+
+
 @pytest.mark.parametrize("url", ["postgresql://me@127.0.0.1:1/db", "mysql://me@127.0.0.1:1/db"])
 def test_a_server_that_does_not_answer_may_come_back(url: str) -> None:
     with pytest.raises(LedgerBusy, match="does not answer"), read(make_engine(url)):
@@ -195,6 +227,34 @@ def raised(code: str | int, words: str = "words", *, invalidated: bool = False) 
 )
 def test_deadlocks_timeouts_and_restarts_are_worth_another_try(code: str | int) -> None:
     assert isinstance(translate(raised(code)), LedgerBusy)
+
+
+@pytest.mark.parametrize("code", ["53100", "53200", "58030", 3, 1021, 1026, 1041, 1114])
+def test_a_full_disk_is_said_and_worth_another_try(code: str | int) -> None:
+    full = translate(raised(code))
+    assert isinstance(full, LedgerBusy)
+    assert "make room" in full.cure
+
+
+def test_of_a_storage_engines_errors_one_is_the_full_disk() -> None:
+    assert isinstance(translate(raised(1030, 'Got error 28 "No space left on device" from storage engine')), LedgerBusy)
+    assert translate(raised(1030, "Got error 168 from storage engine")) is None
+
+
+def test_a_sqlite_file_that_cannot_grow_is_said_and_worth_another_try(engine: Engine) -> None:
+    def limit(connection: sqlite3.Connection, record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # what a full disk does, to the same result code
+
+    event.listen(engine, "connect", limit)
+    with pytest.raises(LedgerBusy, match="no room"), write(engine) as connection:
+        for number in range(1000):
+            add(connection, f"{number}" * 100)
+
+
+def test_an_error_shows_no_value_of_a_record(engine: Engine) -> None:
+    with pytest.raises(DBAPIError) as caught, write(engine) as connection:
+        connection.execute(text("INSERT INTO nowhere VALUES (:value)"), {"value": "CANARY"})
+    assert "CANARY" not in str(caught.value)
 
 
 @pytest.mark.parametrize("code", ["23505", "22001", "42P01", 1062, 1406, 1146, 3819])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 import kafka_assets
 from kafka_assets import load_assets
+from kafka_assets.assets.io_manager import SliceIOManager
+from kafka_assets.assets.resources import KafkaResource, SparkResource
+from kafka_assets.devstack.state import Record, State
 from kafka_assets.errors import SettingsError, StreamError
 from kafka_assets.settings import load_settings, project_root
 
@@ -133,3 +137,28 @@ def test_a_property_that_is_not_valid_names_the_variable_that_there_is(tmp_path:
     (tmp_path / "kafka_assets.toml").write_text('[kafka]\nsasl.password = ["a"]\n')
     with pytest.raises(SettingsError, match=r"KAFKA_ASSETS_KAFKA__SASL_PASSWORD\)"):
         load_settings(tmp_path, {})
+
+
+@pytest.mark.parametrize("text", ['kafka = "sasl.password=CANARY"\n', '[kafka]\nsasl.password = ["CANARY"]\n'])
+def test_what_is_wrong_with_a_secret_is_said_without_it(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kafka_assets.toml").write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(tmp_path, {})
+    assert "CANARY" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_settings_and_what_is_made_of_them_show_no_secret_when_printed(tmp_path: Path) -> None:
+    settings = load_settings(
+        tmp_path,
+        {
+            "KAFKA_ASSETS_DATABASE_URL": "postgresql://me:CANARY@h/d",
+            "KAFKA_ASSETS_SPARK_REMOTE": "sc://h/;token=CANARY",
+            "KAFKA_ASSETS_KAFKA__SASL_PASSWORD": "CANARY",
+        },
+    )
+    kafka = KafkaResource(bootstrap_servers="h:1", properties={"sasl.password": "CANARY"})
+    spark = SparkResource(spark_config={"spark.remote": "sc://h/;token=CANARY"})
+    record = Record(pid=1, started=0, ports={}, log="x", url="postgresql://me:CANARY@h/d")
+    state = State(endpoints={"spark_remote": "sc://h/;token=CANARY"}, services={"x": record}, secrets={"x": "CANARY"})
+    for one in (settings, kafka, spark, SliceIOManager(database_url="postgresql://me:CANARY@h/d"), state):
+        assert "CANARY" not in f"{one!r} {one!s}"
