@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_assets import endpoints
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.masks import masked_properties, masked_url
 from kafka_assets.settings import FILE, PREFIX, Settings, load_settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 Status = Literal["ok", "info", "failed"]
 
@@ -188,13 +191,25 @@ def _database(settings: Settings) -> Check:
     make = "run `kafka-assets db init`, or let the sensor make it"
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return Check("database", "info", f"{url.database} is not there yet", make)
-    found = current_revision(make_engine(url))
+    engine = make_engine(url)
+    found = current_revision(engine)
     if found is None:
         return Check("database", "info", f"{shown(url)} has no ledger yet", make)
     if found != REVISION:
         detail = f"the ledger in {shown(url)} is at revision {found}; this code needs {REVISION}"
         return Check("database", "failed", detail, "run `kafka-assets db upgrade`, or use the code of its revision")
-    return Check("database", "ok", f"ledger at revision {found} in {shown(url)}")
+    return Check("database", "ok", f"ledger at revision {found} in {shown(url)}{_packets(engine)}")
+
+
+def _packets(engine: Engine) -> str:
+    """What a statement may hold, where the server says that: a record beyond it does not land by INSERT."""
+    from kafka_assets.ledger.drivers import packet_limit
+    from kafka_assets.ledger.engine import read
+
+    if engine.dialect.name not in {"mysql", "mariadb"}:
+        return ""
+    with read(engine) as connection:
+        return f", max_allowed_packet {packet_limit(connection):,}"
 
 
 def _connector() -> Check:

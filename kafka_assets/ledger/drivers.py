@@ -146,6 +146,11 @@ def _mysql_idle_timeout(seconds: int, *, maria: bool) -> str:
     return f"SET SESSION {name} = {seconds or off}"
 
 
+def packet_limit(connection: Connection) -> int:
+    """How many bytes a statement of this connection may have, on MySQL and MariaDB."""
+    return int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+
+
 def require_returning(engine: Engine) -> None:
     version: tuple[int, ...] = engine.dialect.dbapi.sqlite_version_info  # type: ignore[union-attr]
     if version < (3, 35):

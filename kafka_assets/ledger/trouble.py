@@ -39,6 +39,8 @@ _MYSQL_INTERRUPTED = {1317, 3024}
 _MET = "kafka_assets_trouble"
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_IOERR, _SQLITE_FULL, _SQLITE_NOTADB = 5, 6, 8, 10, 13, 26
 _FILE_ASKED = 2068
+PACKET_TOO_LARGE = 1153
+"""MySQL's and MariaDB's word for a statement beyond max_allowed_packet; the connection goes with it."""
 # Logins and databases that the server refuses, and TLS that it does not speak.
 _MYSQL_ANSWERED = {1044, 1045, 1049, 1251, 1698, 2026, 2059}
 # psycopg gives no SQLSTATE for a refused login or a wrong option: libpq's own words are all there is.

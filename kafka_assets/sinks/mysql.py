@@ -16,13 +16,15 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.errors import RowsRefused, TableIncompatible
+from kafka_assets.ledger.drivers import packet_limit
 from kafka_assets.ledger.mysql_connection import LOADED, MySQLConnection
-from kafka_assets.ledger.trouble import code_of
-from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.ledger.trouble import PACKET_TOO_LARGE, code_of, lost
+from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
 from kafka_assets.schema import compares
 from kafka_assets.sinks.inserts import insert_rows
 from kafka_assets.sinks.lines import Spelling, lines
 from kafka_assets.sinks.road import Table, driver_errors, nothing_overdue, passed_through, quoted_table
+from kafka_assets.sinks.rounds import Refusing
 
 _log = logging.getLogger(__name__)
 _SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=True)
@@ -54,6 +56,8 @@ _TYPES = {
     pa.large_binary(): "LONGBLOB",
     pa.null(): "LONGTEXT",
 }
+_LARGE = 1 << 20
+"""Bytes: up to here the driver puts several rows into one statement, so every server takes that much."""
 
 
 class MySQLRoad:
@@ -115,8 +119,8 @@ class MySQLRoad:
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         if rows.num_rows == 0:
             return 0
-        # A row alone goes by INSERT: what is refused is told in words there.
-        if MySQLRoad.loads and rows.num_rows > 1:
+        # A row alone goes by INSERT: what is refused is told in words there. One that is no statement's does not.
+        if MySQLRoad.loads and (rows.num_rows > 1 or rows.nbytes > _LARGE):
             try:
                 self._load(connection, table, rows, source_id=source_id)
                 return rows.num_rows
@@ -129,10 +133,38 @@ class MySQLRoad:
                     "set local_infile = 1 on the server to have them loaded",
                     error.orig,
                 )
-        insert_rows(connection, self, table, rows, source_id=source_id)
+        self._insert(connection, table, rows, source_id=source_id)
         if rows.num_rows == 1 and (said := _warnings(connection)):
             raise RowsRefused(f"the table {table.name!r} did not take a row as it was sent", why=said)
         return rows.num_rows
+
+    def _insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> None:
+        """By INSERT, no row of which is beyond what the server takes: it would cut the connection."""
+        widest = 2 * rows.nbytes  # every byte may have to be escaped
+        limit = packet_limit(connection) if widest > _LARGE else None
+        if limit is None or widest <= limit:
+            insert_rows(connection, self, table, rows, source_id=source_id)
+        elif rows.num_rows > 1:
+            middle = rows.num_rows // 2
+            for part in (rows.slice(0, middle), rows.slice(middle)):
+                self._insert(connection, table, part, source_id=source_id)
+        else:
+            self._insert_large(connection, table, rows, limit, source_id=source_id)
+
+    def _insert_large(
+        self, connection: Connection, table: Table, rows: pa.Table, limit: int, *, source_id: int
+    ) -> None:
+        why = f"its row of {rows.nbytes:,} bytes is beyond the server's max_allowed_packet of {limit:,}"
+        if rows.nbytes > limit:
+            raise RowsRefused(f"the table {table.name!r} cannot be sent a row", why=why)
+        try:
+            insert_rows(connection, self, table, rows, source_id=source_id)
+        except DBAPIError as error:
+            # Whether it says so or hangs up depends on how far it had read; either way the connection is gone.
+            if code_of(error) != PACKET_TOO_LARGE and not lost(error):
+                raise
+            place = (rows.column(PARTITION)[0].as_py(), rows.column(OFFSET)[0].as_py())
+            raise Refusing([Refused(*place, why)]) from error
 
     def _load(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> None:
         columns = (PARTITION, OFFSET, *table.columns)

@@ -15,6 +15,12 @@ from kafka_assets.records import BadRecord
 from kafka_assets.sinks.road import slice_of
 from kafka_assets.slices import SliceKey
 
+KEPT = 65_536
+"""Bytes of a key, a value or a header that are kept; of what is longer it is the beginning, and Kafka has the rest."""
+_MOST_HEADERS = 100
+_REASON = 2000
+"""Characters: whoever quarantines by hand may give an error's whole text."""
+
 
 def delete_quarantine(connection: Connection, publication: Publication) -> None:
     """A replay quarantines anew: what was bad may be good under a corrected schema.
@@ -54,16 +60,36 @@ def headers_json(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
     """Header values are bytes: text where they are UTF-8, else base64 under its own name."""
     if not headers:
         return None
-    return json.dumps([_header(name, value) for name, value in headers], ensure_ascii=False)
+    listed: list[dict[str, object]] = []
+    left = KEPT
+    for name, value in headers[:_MOST_HEADERS]:
+        if len(name) + len(value or b"") > left:
+            listed.append({"key": name[:left], "bytes": len(value or b"")})
+            break
+        left -= len(name) + len(value or b"")
+        listed.append(_header(name, value))
+    if len(listed) < len(headers):
+        listed.append({"left_out": len(headers) - len(listed)})
+    return json.dumps(listed, ensure_ascii=False)
 
 
-def _header(name: str, value: bytes | None) -> dict[str, str | None]:
+def _header(name: str, value: bytes | None) -> dict[str, object]:
     if value is None:
         return {"key": name, "value": None}
     try:
         return {"key": name, "value": value.decode()}
     except UnicodeDecodeError:
         return {"key": name, "base64": base64.b64encode(value).decode()}
+
+
+def _lengths(record: BadRecord) -> str:
+    """What is said of a record that is not kept as a whole."""
+    parts = (("key", record.key), ("value", record.value))
+    return "".join(
+        f" · of the {name}'s {len(data):,} bytes the first {KEPT:,} are kept"
+        for name, data in parts
+        if data is not None and len(data) > KEPT
+    )
 
 
 def _row(record: BadRecord, publication: Publication) -> dict[str, object]:
@@ -73,9 +99,9 @@ def _row(record: BadRecord, publication: Publication) -> dict[str, object]:
         "kafka_partition": record.partition,
         "kafka_offset": record.offset,
         "slice_id": publication.slice_id,
-        "reason": storable(record.reason),  # it may quote what the record says
-        "key": record.key,
-        "value": record.value,
+        "reason": storable(record.reason[:_REASON] + _lengths(record)),  # it may quote what the record says
+        "key": None if record.key is None else record.key[:KEPT],
+        "value": None if record.value is None else record.value[:KEPT],
         "headers": headers_json(record.headers),
         "kafka_timestamp": record.timestamp,
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
@@ -15,7 +17,7 @@ from kafka_assets.sinks import mysql
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.lines import lines
 from kafka_assets.sinks.mysql import MySQLRoad
-from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar, target
+from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows, rows_of, scalar, target
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
@@ -92,3 +94,52 @@ def test_where_the_server_forbids_files_rows_are_inserted_and_it_is_said_once(
     admin.dispose()
     assert len(rows_of(engine)) == 9
     assert len([one for one in caplog.records if "LOAD DATA LOCAL is forbidden" in one.getMessage()]) == 1
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture
+def narrow(engine: Engine) -> Iterator[Engine]:
+    """A server that takes 2 MiB in a statement; no other test here sends half as much in one."""
+    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        before = connection.scalar(text("select @@global.max_allowed_packet"))
+        connection.execute(text(f"set global max_allowed_packet = {2 * MEBIBYTE}"))
+        try:
+            yield engine
+        finally:
+            connection.execute(text(f"set global max_allowed_packet = {before}"))
+    admin.dispose()
+
+
+@pytest.mark.parametrize("loads", [True, False])
+# Of the second only the server can say that it is too large: as it is written down it has twice its bytes.
+@pytest.mark.parametrize("note", ["x" * 3 * MEBIBYTE, "\\" * (3 * MEBIBYTE // 2)], ids=["large", "escaped"])
+@pytest.mark.parametrize("others", [0, 4])
+def test_a_record_beyond_what_a_statement_may_have_lands_or_is_quarantined(
+    narrow: Engine, monkeypatch: pytest.MonkeyPatch, loads: bool, note: str, others: int
+) -> None:
+    [key] = plan(narrow, slices=[(0, others + 1)])
+    monkeypatch.setattr(MySQLRoad, "loads", loads)
+    small, large = chunk_of(key, offsets=range(others), read_count=others), chunk_of(key, offsets=[others], note=note)
+    chunk = replace(
+        small, rows=pa.concat_tables([small.rows, large.rows]), seen={key: replace(small.seen[key], read=others + 1)}
+    )
+    Attempt(narrow, [key]).claim().publish(chunk)
+    landed = [offset for _, offset, _ in rows_of(narrow)]
+    assert landed == list(range(others + loads))
+    refused = rows(narrow, "select kafka_offset, reason from kafka_quarantine")
+    assert [offset for offset, _ in refused] == ([] if loads else [others])
+    assert all("max_allowed_packet" in reason for _, reason in refused)
+
+
+def test_a_bad_record_of_any_size_is_quarantined(narrow: Engine) -> None:
+    [key] = plan(narrow, slices=[(0, 3)])
+    chunk = chunk_of(key, bad=[1])
+    large = replace(chunk.bad[0], value=b"\xff" * 5 * MEBIBYTE, key=b"\0" * MEBIBYTE)
+    Attempt(narrow, [key]).claim().publish(replace(chunk, bad=(large,)))
+    assert len(rows_of(narrow)) == 2
+    [found] = rows(narrow, "select length(value), length(`key`), reason from kafka_quarantine")
+    assert found[:2] == (65_536, 65_536)
+    assert "the value's 5,242,880 bytes" in found[2]
