@@ -147,6 +147,10 @@ class LedgerBusy(Retryable):
     """A lock was not to be had in time, a deadlock was broken, or the database restarted."""
 
 
+class DiskFull(Retryable):
+    """There is no room on this machine for what must be kept until it is committed."""
+
+
 class DatabaseRefused(Unready):
     """The database answered, and said no: its user lacks a right."""
 

@@ -88,7 +88,7 @@ def road_for(engine: Engine) -> Road:
     if engine.dialect.name == "sqlite":
         from kafka_assets.sinks.sqlite import SQLiteRoad
 
-        return SQLiteRoad()
+        return SQLiteRoad(str(engine.url.database))
     if engine.dialect.name == "postgresql":
         from kafka_assets.sinks.postgresql import PostgreSQLRoad
 

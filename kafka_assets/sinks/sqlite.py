@@ -6,7 +6,7 @@ its locks when it closes a connection, and committed rows would be lost (measure
 
 from __future__ import annotations
 
-import tempfile
+import errno
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,13 +17,14 @@ from typing import Any, cast
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from kafka_assets.errors import TableIncompatible
+from kafka_assets.errors import CountsDisagree, DiskFull, TableIncompatible
 from kafka_assets.ledger.constructs import storable
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, BadRecord, Chunk, Chunks, Refused
 from kafka_assets.schema import compares
 from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Table, quoted_table
+from kafka_assets.sinks.spool import SPOOL, spool_folder, spool_place
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
 
@@ -51,17 +52,20 @@ class SQLiteRoad:
     misfits = frozenset({"nan"})  # it would become NULL without a word
     adds_one_column = True
 
+    def __init__(self, database: str) -> None:
+        self._place = spool_place(database)
+
     @contextmanager
     def spooled(self, chunks: Chunks) -> Generator[Chunks]:
-        """Write the chunks to a temporary folder: the lock is then held for the rows alone, never for Spark."""
-        with tempfile.TemporaryDirectory(prefix="kafka_assets_spool_") as folder:
+        """Write the chunks to a folder of their own: the lock is then held for the rows alone, never for Spark."""
+        with spool_folder(self._place) as folder:
             spooled: list[_Spooled] = []
             for number, chunk in enumerate(chunks()):
-                rows = _written(chunk.rows, Path(folder) / f"{number}.arrow")
+                rows = _written(chunk.rows, folder / f"{number}.arrow")
                 deletes = None
                 if chunk.deletes is not None:
-                    deletes = _written(chunk.deletes, Path(folder) / f"{number}.deletes.arrow")
-                bad = _written(table_of(chunk.bad), Path(folder) / f"{number}.bad.arrow") if chunk.bad else None
+                    deletes = _written(chunk.deletes, folder / f"{number}.deletes.arrow")
+                bad = _written(table_of(chunk.bad), folder / f"{number}.bad.arrow") if chunk.bad else None
                 left = replace(chunk, rows=chunk.rows.schema.empty_table(), deletes=None, bad=())
                 spooled.append(_Spooled(left, rows, deletes, bad))
 
@@ -109,7 +113,14 @@ class SQLiteRoad:
         statement = f"INSERT INTO {quoted_table(self, table.name)} ({listed}) VALUES ({marks})"
         for batch in filled(rows, most=50_000):
             columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
-            connection.exec_driver_sql(statement, list(zip(repeat(source_id, batch.num_rows), *columns, strict=True)))
+            sent = list(zip(repeat(source_id, batch.num_rows), *columns, strict=True))
+            taken = connection.exec_driver_sql(statement, sent).rowcount
+            if taken != len(sent):
+                raise CountsDisagree(
+                    f"{len(sent)} rows were sent to the table {table.name!r}, and {taken} arrived",
+                    why="a trigger of the table takes rows away: RAISE(IGNORE)",
+                    cure="remove it, or let it RAISE(ABORT, …): the records that it means are quarantined then",
+                )
         return rows.num_rows
 
 
@@ -153,9 +164,23 @@ def bad_of(table: pa.Table) -> tuple[BadRecord, ...]:
 
 
 def _written(rows: pa.Table, path: Path) -> Path:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+    with _said_of(path.parent), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
     return path
+
+
+@contextmanager
+def _said_of(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise DiskFull(
+            f"there is no room for a slice's rows in {folder.parent}",
+            why=f"{error}; they wait there until SQLite's one writer may write them",
+            cure=f"make room, or set {SPOOL} to a folder on another disk; the same is tried again by itself",
+        ) from error
 
 
 def _mapped(path: Path) -> pa.Table:

@@ -62,7 +62,7 @@ def test_a_delete_shows_its_key_and_knows_nothing_else() -> None:
 @pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.int64()), pa.null()])
 def test_what_does_not_compare_alike_everywhere_is_no_key(kind: Any) -> None:
     with pytest.raises(TableIncompatible, match="cannot be part of a key"):
-        key_types(SQLiteRoad(), {"id": kind}, Upsert(("id",), "offset"))
+        key_types(SQLiteRoad("x.db"), {"id": kind}, Upsert(("id",), "offset"))
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.string(), pa.decimal128(9, 2)])
