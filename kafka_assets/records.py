@@ -69,6 +69,8 @@ class BadRecord:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: int | None
+    code: str | None = None
+    """The kind of the reason, where its words do not tell."""
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ def register(app: typer.Typer) -> None:
 @quarantine.command("list")
 def list_(
     streams: Annotated[list[str] | None, typer.Argument(help="Only these streams; else all.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many kinds of reasons.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Count the records in quarantine by their reason."""
+    """Count the records in quarantine by the kind of reason and the field, with an example of each."""
     from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.ledger.quarantined import quarantine_reasons
     from kafka_assets.settings import load_settings
@@ -31,12 +32,12 @@ def list_(
     settings = load_settings()
     wanted = chosen_streams(settings, streams or ())
     engine = the_ledger(settings)
-    rows = [asdict(one) for one in quarantine_reasons(engine, assets=[one.asset for one in wanted])]
+    rows = [asdict(one) for one in quarantine_reasons(engine, assets=[one.asset for one in wanted], limit=limit)]
     engine.dispose()
     if as_json:
         print_json(rows)
     else:
-        print_table(("asset", "records", "reason", "first_at", "last_at"), rows)
+        print_table(("asset", "code", "field", "records", "example", "first_at", "last_at"), rows)
 
 
 @quarantine.command()

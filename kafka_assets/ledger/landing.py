@@ -35,6 +35,10 @@ quarantine = table(
     optional("headers", LONG_TEXT, "its headers, as a JSON list"),
     optional("kafka_timestamp", BIG, "ms, Kafka's clock: the record's timestamp"),
     column("quarantined_at", Timestamp(), "when it was put here"),
+    optional("code", WORD, "the kind of reason: few, where the reasons in words quote each record"),
+    optional("field", NAME, "the declared field that the reason is about, where it is one"),
+    optional("key_bytes", BIG, "how long the key is in Kafka; of a long one only the beginning is kept here"),
+    optional("value_bytes", BIG, "how long the value is in Kafka; of a long one only the beginning is kept here"),
     key(
         "kafka_quarantine_pk", "asset", "kafka_source", "kafka_partition", "kafka_offset",
         comment="no record is quarantined twice",

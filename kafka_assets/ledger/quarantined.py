@@ -11,14 +11,21 @@ from sqlalchemy import Engine, func, select
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
 
+_EXAMPLE = 200
+"""Characters of a reason that are an example."""
+
 
 @dataclass(frozen=True)
 class Reason:
-    """Records of one asset that are bad for one reason."""
+    """Records of one asset that are bad for one kind of reason, in one field where it is one's."""
 
     asset: str
-    reason: str
+    code: str | None
+    """None: they were put there by a version that had no codes."""
+    field: str | None
     records: int
+    example: str
+    """The reason of one of them, in words."""
     first_at: datetime
     last_at: datetime
 
@@ -32,7 +39,12 @@ class Quarantined:
     incarnation: int
     partition: int
     offset: int
+    code: str | None
+    field: str | None
     reason: str
+    key_bytes: int | None
+    value_bytes: int | None
+    """How long they are in Kafka: of what is long the beginning is here."""
     key: bytes | None
     value: bytes | None
     headers: str | None
@@ -40,16 +52,18 @@ class Quarantined:
     quarantined_at: datetime
 
 
-def quarantine_reasons(engine: Engine, *, assets: Collection[str]) -> list[Reason]:
-    """How many records each reason has put in quarantine, most first."""
+def quarantine_reasons(engine: Engine, *, assets: Collection[str], limit: int) -> list[Reason]:
+    """How many records each kind of reason has put in quarantine, most first, and no more kinds than `limit`."""
     q = t.quarantine.c
     found = func.count()
+    example = func.min(func.substr(q.reason, 1, _EXAMPLE))
     with read(engine) as connection:
         rows = connection.execute(
-            select(q.asset, q.reason, found, func.min(q.quarantined_at), func.max(q.quarantined_at))
+            select(q.asset, q.code, q.field, found, example, func.min(q.quarantined_at), func.max(q.quarantined_at))
             .where(q.asset.in_(sorted(assets)))
-            .group_by(q.asset, q.reason)
-            .order_by(found.desc(), q.asset, q.reason)
+            .group_by(q.asset, q.code, q.field)
+            .order_by(found.desc(), q.asset, q.code, q.field)
+            .limit(limit)
         ).all()
     return [Reason(*row) for row in rows]
 
@@ -61,8 +75,8 @@ def quarantined(
     q, src = t.quarantine.c, t.source.c
     statement = (
         select(
-            q.asset, src.topic, src.incarnation, q.kafka_partition, q.kafka_offset, q.reason, q.key, q.value,
-            q.headers, q.kafka_timestamp, q.quarantined_at,
+            q.asset, src.topic, src.incarnation, q.kafka_partition, q.kafka_offset, q.code, q.field, q.reason,
+            q.key_bytes, q.value_bytes, q.key, q.value, q.headers, q.kafka_timestamp, q.quarantined_at,
         )
         .join_from(t.quarantine, t.source, q.kafka_source == src.id)
         .where(q.asset == asset)

@@ -24,6 +24,7 @@ from kafka_assets.live import unit_savepoint
 from kafka_assets.live.claiming import Claiming
 from kafka_assets.live.keeping import Keeper as Leases
 from kafka_assets.live.own_work import Part, keep
+from kafka_assets.reasons import HANDLED
 from kafka_assets.records import BadRecord
 from kafka_assets.sinks.live import WindowPolicy
 
@@ -86,6 +87,7 @@ class InLedger(Nowhere):
             value=record.value,
             headers=told(record.headers),
             timestamp=record.timestamp_ms,
+            code=HANDLED,
         )
         self._bad.append((place_of(record), bad))
 

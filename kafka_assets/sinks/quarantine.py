@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts, storable
 from kafka_assets.ledger.publications import Publication
+from kafka_assets.reasons import Kind, kind_of
 from kafka_assets.records import BadRecord
 from kafka_assets.sinks.road import slice_of
 from kafka_assets.slices import SliceKey
@@ -82,26 +83,21 @@ def _header(name: str, value: bytes | None) -> dict[str, object]:
         return {"key": name, "base64": base64.b64encode(value).decode()}
 
 
-def _lengths(record: BadRecord) -> str:
-    """What is said of a record that is not kept as a whole."""
-    parts = (("key", record.key), ("value", record.value))
-    return "".join(
-        f" · of the {name}'s {len(data):,} bytes the first {KEPT:,} are kept"
-        for name, data in parts
-        if data is not None and len(data) > KEPT
-    )
-
-
 def _row(record: BadRecord, publication: Publication) -> dict[str, object]:
+    kind = kind_of(record.reason) if record.code is None else Kind(record.code)
     return {
         "asset": publication.asset,
         "kafka_source": publication.source_id,
         "kafka_partition": record.partition,
         "kafka_offset": record.offset,
         "slice_id": publication.slice_id,
-        "reason": storable(record.reason[:_REASON] + _lengths(record)),  # it may quote what the record says
+        "reason": storable(record.reason[:_REASON]),  # it may quote what the record says
         "key": None if record.key is None else record.key[:KEPT],
         "value": None if record.value is None else record.value[:KEPT],
         "headers": headers_json(record.headers),
         "kafka_timestamp": record.timestamp,
+        "code": kind.code,
+        "field": kind.field and storable(kind.field[:255]),
+        "key_bytes": None if record.key is None else len(record.key),
+        "value_bytes": None if record.value is None else len(record.value),
     }

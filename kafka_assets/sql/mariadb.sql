@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in MariaDB, as of revision 0002.
+-- The ledger of kafka_assets in MariaDB, as of revision 0003.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 -- Which migration this ledger stands at
@@ -233,6 +233,10 @@ CREATE TABLE kafka_quarantine (
     headers LONGTEXT COMMENT 'its headers, as a JSON list',
     kafka_timestamp BIGINT COMMENT 'ms, Kafka''s clock: the record''s timestamp',
     quarantined_at DATETIME(6) NOT NULL COMMENT 'when it was put here',
+    code VARCHAR(16) COMMENT 'the kind of reason: few, where the reasons in words quote each record',
+    field VARCHAR(255) COMMENT 'the declared field that the reason is about, where it is one',
+    key_bytes BIGINT COMMENT 'how long the key is in Kafka; of a long one only the beginning is kept here',
+    value_bytes BIGINT COMMENT 'how long the value is in Kafka; of a long one only the beginning is kept here',
     -- no record is quarantined twice
     CONSTRAINT kafka_quarantine_pk PRIMARY KEY (asset, kafka_source, kafka_partition, kafka_offset),
     -- no bad record without its slice
@@ -383,4 +387,4 @@ JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
 LEFT JOIN kafka_target t ON t.asset = u.asset;
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0002');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0003');

@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in PostgreSQL, as of revision 0002.
+-- The ledger of kafka_assets in PostgreSQL, as of revision 0003.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 CREATE TABLE kafka_ledger_version (
@@ -463,6 +463,10 @@ CREATE TABLE kafka_quarantine (
     headers TEXT,
     kafka_timestamp BIGINT,
     quarantined_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    code VARCHAR(16),
+    field VARCHAR(255),
+    key_bytes BIGINT,
+    value_bytes BIGINT,
     CONSTRAINT kafka_quarantine_pk PRIMARY KEY (asset, kafka_source, kafka_partition, kafka_offset),
     CONSTRAINT kafka_quarantine_slice FOREIGN KEY(slice_id) REFERENCES kafka_slice (id),
     CONSTRAINT kafka_quarantine_place CHECK (kafka_partition >= 0 AND kafka_offset >= 0)
@@ -493,6 +497,14 @@ COMMENT ON COLUMN kafka_quarantine.headers IS 'its headers, as a JSON list';
 COMMENT ON COLUMN kafka_quarantine.kafka_timestamp IS 'ms, Kafka''s clock: the record''s timestamp';
 
 COMMENT ON COLUMN kafka_quarantine.quarantined_at IS 'when it was put here';
+
+COMMENT ON COLUMN kafka_quarantine.code IS 'the kind of reason: few, where the reasons in words quote each record';
+
+COMMENT ON COLUMN kafka_quarantine.field IS 'the declared field that the reason is about, where it is one';
+
+COMMENT ON COLUMN kafka_quarantine.key_bytes IS 'how long the key is in Kafka; of a long one only the beginning is kept here';
+
+COMMENT ON COLUMN kafka_quarantine.value_bytes IS 'how long the value is in Kafka; of a long one only the beginning is kept here';
 
 COMMENT ON CONSTRAINT kafka_quarantine_pk ON kafka_quarantine IS 'no record is quarantined twice';
 
@@ -669,4 +681,4 @@ LEFT JOIN kafka_target t ON t.asset = u.asset;
 
 COMMENT ON VIEW kafka_lineage IS 'From a row to its slice, run and code: joined by kafka_source, kafka_partition, kafka_offset in [start, end)';
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0002');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0003');

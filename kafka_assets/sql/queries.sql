@@ -98,9 +98,10 @@ WHERE u.state <> 'committed' AND s.kind = 'normal'
 ORDER BY c.failures_alone DESC, c.attempt DESC, s.id;
 
 -- Why are records in quarantine? Reads all that are.
-SELECT q.asset, q.reason, COUNT(*) AS records, MIN(q.quarantined_at) AS first_one, MAX(q.quarantined_at) AS last_one
+SELECT q.asset, q.code, q.field, COUNT(*) AS records, MIN(q.reason) AS example,
+       MIN(q.quarantined_at) AS first_one, MAX(q.quarantined_at) AS last_one
 FROM kafka_quarantine q
-GROUP BY q.asset, q.reason
+GROUP BY q.asset, q.code, q.field
 ORDER BY records DESC;
 
 -- Which offsets did nobody read? Lost and skipped slices, and what expired of slices that landed. Reads all of history.

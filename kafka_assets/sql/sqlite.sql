@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in SQLite, as of revision 0002.
+-- The ledger of kafka_assets in SQLite, as of revision 0003.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 -- Which migration this ledger stands at
@@ -332,6 +332,14 @@ CREATE TABLE kafka_quarantine (
     kafka_timestamp BIGINT,
     -- when it was put here
     quarantined_at DATETIME NOT NULL,
+    -- the kind of reason: few, where the reasons in words quote each record
+    code VARCHAR(16),
+    -- the declared field that the reason is about, where it is one
+    field VARCHAR(255),
+    -- how long the key is in Kafka; of a long one only the beginning is kept here
+    key_bytes BIGINT,
+    -- how long the value is in Kafka; of a long one only the beginning is kept here
+    value_bytes BIGINT,
     -- no record is quarantined twice
     CONSTRAINT kafka_quarantine_pk PRIMARY KEY (asset, kafka_source, kafka_partition, kafka_offset),
     -- no bad record without its slice
@@ -491,4 +499,4 @@ JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
 LEFT JOIN kafka_target t ON t.asset = u.asset;
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0002');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0003');

@@ -17,8 +17,12 @@ REPOSITORY = Path(__file__).parents[2]
 CARRIED = {
     *(f"kafka_assets/sql/{name}.sql" for name in (*DRIVERS, "queries")),
     *(f"kafka_assets/ledger/migrations/versions/0001/{name}.sql" for name in DRIVERS),
+    *(f"kafka_assets/ledger/migrations/versions/0002/{name}.sql" for name in DRIVERS),
+    *(f"kafka_assets/ledger/migrations/versions/0003/{name}.sql" for name in DRIVERS),
     "kafka_assets/ledger/migrations/env.py",
     "kafka_assets/ledger/migrations/versions/revision_0001.py",
+    "kafka_assets/ledger/migrations/versions/revision_0002.py",
+    "kafka_assets/ledger/migrations/versions/revision_0003.py",
 }
 
 

@@ -104,7 +104,7 @@ def test_slices_are_listed_by_state(command: Commands, history: Engine) -> None:
 @pytest.mark.slow
 def test_quarantine_is_counted_and_shown(command: Commands, history: Engine) -> None:
     [reason] = command("quarantine", "list", "--json").json
-    assert (reason["asset"], reason["reason"], reason["records"]) == ("orders", "no good", 1)
+    assert (reason["asset"], reason["example"], reason["records"]) == ("orders", "no good", 1)
     [bad] = command("quarantine", "show", "orders", "--json").json
     assert (bad["partition"], bad["offset"], bad["value"], bad["value_base64"]) == (0, 4, None, "/w==")
     assert "no good" in command("quarantine", "list").out

@@ -17,6 +17,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import make_engine, read, write
 from kafka_assets.ledger.rendering import DRIVERS, split
 from kafka_assets.ledger.views import VIEWS
+from kafka_assets_tests.ledgers import plan
 
 REPOSITORY = Path(__file__).parents[2]
 INITIALISE = (
@@ -111,6 +112,25 @@ def test_rendered_is_migrated(engine: Engine, nothing: Engine) -> None:
             connection.exec_driver_sql(statement)
     assert objects(nothing) == objects(engine)
     assert schema.current_revision(nothing) == schema.REVISION
+
+
+def test_what_is_in_quarantine_stays_when_the_ledger_is_brought_to_this_revision(
+    nothing: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(schema, "REVISION", "0002")
+        schema.upgrade(nothing)
+    plan(nothing, slices=[(0, 5)])
+    with write(nothing) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO kafka_quarantine SELECT 'a', 1, 0, 3, id, 'why', x'01', x'02', '[]', 5, '2026-01-01'"
+            " FROM kafka_slice"
+        )
+    assert schema.upgrade(nothing) == "0002"
+    with read(nothing) as connection:
+        [row] = connection.exec_driver_sql("SELECT * FROM kafka_quarantine").all()
+    kept = ("a", 1, 0, 3, row.slice_id, "why", b"\1", b"\2", "[]", 5, "2026-01-01")
+    assert tuple(row) == (*kept, None, None, None, None)
 
 
 @pytest.mark.parametrize("dialect", DRIVERS)

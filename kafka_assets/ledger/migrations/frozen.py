@@ -10,8 +10,8 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from kafka_assets.ledger.rendering import split
 from kafka_assets.ledger.schema import dialect_name
 
-EXISTS = {1050, 1061}
-"""MySQL's and MariaDB's errors for a table or an index that is there already."""
+EXISTS = {1050, 1060, 1061}
+"""MySQL's and MariaDB's errors for a table, a column or an index that is there already."""
 
 
 def run_frozen(revision: str) -> None:

@@ -1,0 +1,54 @@
+"""Reasons have codes: each that the decoders and sinks can say, and whatever a table says."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from kafka_assets import reasons as r
+from kafka_assets.live.json_exact import Bad, ExactJson
+from kafka_assets.reasons import Kind, kind_of
+
+FIELDS = pa.schema([pa.field("id", pa.int64()), pa.field("note", pa.string(), nullable=False)])
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "field"),
+    [
+        (None, r.TOMBSTONE, None),
+        (b"\xff", r.ENCODING, None),
+        (b'{"note": "\\ud800"}', r.ENCODING, None),
+        (b"", r.NOT_JSON, None),
+        (b" ", r.NOT_JSON, None),
+        (b"[1]", r.NOT_JSON, None),
+        (b'{"id"', r.NOT_JSON, None),
+        (b'{"id": 1, "note": "a"} {}', r.NOT_JSON, None),
+        ("\ufeff{}".encode(), r.NOT_JSON, None),
+        (b'{"id": 1, "id": 2, "note": "a"}', r.TWICE, None),
+        (b'{"id": "x: does not fit\\nat all", "note": "a"}', r.MISFIT, "id"),
+        (b'{"id": 1.5, "note": "a"}', r.MISFIT, "id"),
+        (b'{"id": 1}', r.MISSING, "note"),
+    ],
+)
+def test_what_the_decoder_says_has_a_code(value: bytes | None, code: str, field: str | None) -> None:
+    found = ExactJson(FIELDS).read(value)
+    assert isinstance(found, Bad)
+    assert kind_of(found.reason) == Kind(code, field)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("note: it has a NUL character, which the database's text cannot hold", Kind(r.NOT_STORABLE, "note")),
+        ("at: it lies outside of the years 1 to 9999", Kind(r.NOT_STORABLE, "at")),
+        ("x: it is NaN, which the database's numbers cannot hold", Kind(r.NOT_STORABLE, "x")),
+        ("note: it is not valid UTF-8", Kind(r.ENCODING, "note")),
+        ("a tombstone without a key", Kind(r.TOMBSTONE_KEY)),
+        ("the row has no value in id, at, its key or order", Kind(r.NO_KEY, "id, at")),
+        ("its row of 3,000,000 bytes is beyond the server's max_allowed_packet of 2", Kind(r.TOO_LARGE)),
+        ('new row for relation "t" violates check constraint "few"', Kind(r.REFUSED)),
+        ("UNIQUE constraint failed: t.id", Kind(r.REFUSED)),
+    ],
+)
+def test_what_a_sink_or_a_table_says_has_a_code(reason: str, kind: Kind) -> None:
+    assert kind_of(reason) == kind
