@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kafka_assets.errors import SettingsError
+from kafka_assets.masks import masked_url
 
 _PORTS = {"sc": 15002, "spark": 7077}
-_HARMLESS = {"use_ssl", "user_id", "user_agent"}
-"""Of a Connect endpoint's parameters. The others go to the server as headers, so any of them can be a key."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,4 @@ def shown(address: str) -> str:
     """A Spark's address as it may be printed."""
     if re.fullmatch(r"local(-cluster)?(\[[^\]]*\])?|yarn|(spark|k8s)://[^;@?]*", address):
         return address
-    place, *parameters = address.split(";")
-    told = [
-        one if (name := one.partition("=")[0]) in _HARMLESS else f"{name}=***"
-        for one in parameters
-        if one.partition("=")[1]
-    ]
-    return ";".join([re.sub(r"//.*@", "//***@", place), *told])
+    return masked_url(address)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 MASK = "***"
-UNREADABLE = "(not shown: it does not read as a URL, and may hold a secret)"
+UNREADABLE = f"{MASK} (not shown: it does not read as a URL, and may hold a secret)"
 
 _HOST = r"(?:[\w.\-]*|\[[0-9A-Fa-f:.]+(?:%\w+)?\])(?::\d*)?"
 _URL = re.compile(
@@ -27,7 +27,8 @@ _HARMLESS = {
     *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation", "channel_binding", "gssencmode"),
     *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "local_infile"),
     *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key", "ssl_cipher", "ssl_check_hostname", "ssl_disabled"),
-    *("use_ssl", "user_id", "user_agent", "session_id", "grpc_max_message_size"),
+    # Of Spark Connect. The others go to the server as headers, so any of them can be a key.
+    *("use_ssl", "user_id", "user_agent"),
 }
 """Parameters whose values may be shown; of all others only the name is."""
 _SECRET = ("password", "passphrase", "secret", "key.pem", "oauthbearer.config", "jaas.config")
@@ -64,7 +65,12 @@ def masked_links(text: str) -> str:
 
 def masked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """A Kafka client's properties without the values of those that hold secrets."""
-    return {name: MASK if any(part in name for part in _SECRET) else value for name, value in properties.items()}
+    return {name: MASK if is_secret(name) else value for name, value in properties.items()}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a Kafka client's property of this name holds a secret."""
+    return any(part in name for part in _SECRET)
 
 
 def _masked(parameter: str) -> str:

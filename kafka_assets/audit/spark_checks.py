@@ -11,8 +11,8 @@ from importlib.metadata import version
 from typing import Any
 
 from kafka_assets.audit.doctor import SECONDS, UP, Check
-from kafka_assets.broker.connection import is_secret
 from kafka_assets.endpoints import connect_endpoint, endpoint_of, shown
+from kafka_assets.masks import is_secret
 from kafka_assets.settings import PREFIX, Settings
 
 PATIENCE = timedelta(seconds=20)

@@ -23,7 +23,7 @@ CANARY = b"a private file"
 
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_assets.ledger.drivers.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("kafka_assets.ledger.drivers.CONNECT_SECONDS", 3)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
 
 
 def test_a_statement_is_waited_for_as_long_as_its_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mysql_connection, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(mysql_connection, "SILENT_SECONDS", 0.2)
     asked = threading.Event()
 
     def script(client: Client, statement: bytes) -> bool:
@@ -131,7 +131,7 @@ def test_a_statement_is_waited_for_as_long_as_its_server_lives(monkeypatch: pyte
 
 
 def test_a_statement_whose_server_fell_silent_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mysql_connection, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(mysql_connection, "SILENT_SECONDS", 0.2)
     frozen, over = threading.Event(), threading.Event()
 
     def script(client: Client, statement: bytes) -> bool:
