@@ -40,19 +40,27 @@ class Client:
     """One connection, as the server sees it."""
 
     def __init__(self, sock: socket.socket, rogue: Rogue) -> None:
-        self._file, self._sock, self._rogue = sock.makefile("rb"), sock, rogue
+        self._sock, self._rogue = sock, rogue
         self._number = 0
 
     def packet(self) -> bytes:
-        """The next packet that the client sends; empty where it has gone."""
-        header = self._file.read(4)
-        if len(header) < 4:
-            raise ConnectionError
+        """The next packet that the client sends."""
+        header = self._bytes(4)
         length = int.from_bytes(header[:3], "little")
         self._number = header[3] + 1
-        body = self._file.read(length)
+        body = self._bytes(length)
         self._rogue.sent.append(body)
         return body
+
+    def _bytes(self, count: int) -> bytes:
+        """So many and no more: what follows may be TLS."""
+        found = b""
+        while len(found) < count:
+            part = self._sock.recv(count - len(found))
+            if not part:
+                raise ConnectionError
+            found += part
+        return found
 
     def say(self, *bodies: bytes) -> None:
         for body in bodies:
@@ -60,7 +68,6 @@ class Client:
             self._number += 1
 
     def end(self) -> None:
-        self._file.close()
         self._sock.close()
 
     def take_file(self, name: str) -> bytes:
@@ -86,7 +93,6 @@ class Client:
         self.packet()
         if tls is not None:
             self._sock = tls.wrap_socket(self._sock, server_side=True)
-            self._file = self._sock.makefile("rb")
             self.packet()
         self.say(OK)
 
