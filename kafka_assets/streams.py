@@ -120,6 +120,8 @@ class Stream(BaseModel):
     """Dagster forgets keys of slices that were committed longer ago; the ledger keeps all."""
     max_lag: Duration = timedelta(minutes=15)
     """How long records may wait for their commit before a check says so."""
+    preview: bool = True
+    """Whether Dagster is shown a slice's first rows: its storage keeps them, also when the table forgets them."""
 
     @field_validator("name")
     @classmethod

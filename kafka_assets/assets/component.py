@@ -74,6 +74,7 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     group: str | None = Field(default=None, description="The asset's name in the ledger; its name in Dagster.")
     keep_keys: str | float | None = Field(default=None, description="Dagster forgets keys older than this.")
     max_lag: str | float | None = Field(default=None, description="How long records may wait before a check says so.")
+    preview: bool | None = Field(default=None, description="Whether Dagster's storage keeps a slice's first rows.")
     group_name: str | None = Field(default=None, description="The asset's group in Dagster.")
     owners: list[str] | None = Field(default=None, description="Who owns the asset.")
     tags: dict[str, str] | None = Field(default=None, description="The asset's tags.")

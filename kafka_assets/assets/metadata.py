@@ -63,8 +63,8 @@ def lag_after(engine: Engine, stream: Stream) -> dict[tuple[str, int], int]:
 
 
 def preview(engine: Engine, stream: Stream, one: Publication) -> dict[str, Any]:
-    """The first rows of a slice, as they stand in an append table."""
-    if stream.upsert is not None:
+    """The first rows of a slice, as they stand in an append table; none where the stream wants none to be kept."""
+    if stream.upsert is not None or not stream.preview:
         return {}
     o = target_clause(stream.target, SOURCE, PARTITION, OFFSET)
     mine = (
