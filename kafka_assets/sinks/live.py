@@ -37,7 +37,7 @@ from kafka_assets.sinks.modes import Mode, mode_of, place_in, settled
 from kafka_assets.sinks.quarantine import insert_quarantine
 from kafka_assets.sinks.refusals import refusals, said_at_commit
 from kafka_assets.sinks.road import Table, road_for
-from kafka_assets.sinks.rounds import Refusing, in_rounds
+from kafka_assets.sinks.rounds import Refusing, in_rounds, of_topic
 from kafka_assets.sinks.sieve import sifted
 from kafka_assets.slices import SliceKey
 
@@ -126,7 +126,7 @@ class LiveTable:
         bad: list[_Bad] = []
         for chunk in batch.chunks:
             mine = {key: parts[key].publication for key in chunk.seen}
-            with refusals(self._table, mine), _not_anothers(connection, moves):
+            with refusals(self._table, mine), _not_anothers(connection, moves), of_topic(mine):
                 refused = list(self._judged(mode.insert(chunk, mine), {key: parts[key] for key in mine}))
             bad.append((tuple(mine), (*chunk.bad, *(batch.fetch(refused) if refused else ()))))
         return bad

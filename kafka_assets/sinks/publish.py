@@ -29,7 +29,7 @@ from kafka_assets.sinks.modes import Mode, mode_of, place_in, settled
 from kafka_assets.sinks.quarantine import delete_quarantine, insert_quarantine
 from kafka_assets.sinks.refusals import not_again, of_no_record, refusals, replacing, said_at_commit
 from kafka_assets.sinks.road import Road, Table
-from kafka_assets.sinks.rounds import Refusing, in_rounds
+from kafka_assets.sinks.rounds import Refusing, in_rounds, of_topic
 from kafka_assets.sinks.sieve import sifted
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
@@ -225,7 +225,7 @@ def _insert(
             seen[key] += chunk.seen[key]
         if not mine:
             continue
-        with refusals(work.table, mine):
+        with refusals(work.table, mine), of_topic(mine):
             refused = list(_judged(mode.insert(chunk, mine), mine, seen, work))
         insert_quarantine(connection, chunk.bad, mine)
         examples.add(chunk.bad, mine)

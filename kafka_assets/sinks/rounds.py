@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from kafka_assets.errors import RowsRefused
 from kafka_assets.records import BadRecord, Chunk, Fetch, Refused
 from kafka_assets.sinks.road import Table
 from kafka_assets.sinks.sieve import Place, without
+from kafka_assets.slices import SliceKey
 
 T = TypeVar("T")
 
@@ -23,6 +26,16 @@ class Refusing(Exception):
     def __init__(self, refused: Sequence[Refused]) -> None:
         super().__init__(refused)
         self.refused = refused
+
+
+@contextmanager
+def of_topic(keys: Collection[SliceKey]) -> Generator[None]:
+    """Whose records are refused while a chunk of these slices, all of one topic, is inserted."""
+    try:
+        yield
+    except Refusing as refusing:
+        topic = next(iter(keys)).topic
+        raise Refusing([replace(one, topic=topic) for one in refusing.refused]) from refusing
 
 
 def in_rounds(transaction: Callable[[Callable[[Chunk], Chunk]], T], *, table: Table, fetch: Fetch) -> T:

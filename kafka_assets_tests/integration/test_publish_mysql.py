@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.engine import read, write
 from kafka_assets.sinks import mysql
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.lines import lines
 from kafka_assets.sinks.mysql import MySQLRoad
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows, rows_of, scalar, target
+from kafka_assets_tests.lives import Live, meet
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
@@ -142,3 +143,28 @@ def test_a_bad_record_of_any_size_is_quarantined(narrow: Engine) -> None:
     assert len(rows_of(narrow)) == 2
     found = rows(narrow, "select length(value), value_bytes, length(`key`), key_bytes from kafka_quarantine")
     assert found == [(65_536, 5 * MEBIBYTE, 65_536, MEBIBYTE)]
+
+
+def test_a_percent_sign_in_a_tables_name_is_one_in_every_statement(engine: Engine) -> None:
+    [key] = plan(engine, slices=[(0, 4)])
+    table = replace(target(engine), name="100%s 5%%")
+    with write(engine) as connection:
+        connection.execute(text(r"create table `100%s 5%%` like orders"))
+    for note in ("first", "again"):
+        Attempt(engine, [key], replaces=True).claim(force=True).publish(chunk_of(key, note=note), table=table)
+    with read(engine) as connection:
+        found = connection.execute(text("select note, count(*) from `100%s 5%%` group by note")).all()
+    assert [tuple(row) for row in found] == [("again", 4)]
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_live_consumer_goes_on_after_a_record_beyond_what_a_statement_may_have(
+    narrow: Engine, monkeypatch: pytest.MonkeyPatch, loads: bool
+) -> None:
+    """Its connection goes with such a statement."""
+    monkeypatch.setattr(MySQLRoad, "loads", loads)
+    live = Live(narrow, meet(narrow)).take()
+    live.land(0, 1, note="\\" * (3 * MEBIBYTE // 2))
+    live.land(1, 3)
+    assert [offset for _, offset, _ in rows_of(narrow)] == ([0, 1, 2] if loads else [1, 2])
+    assert scalar(narrow, "select count(*) from kafka_quarantine where code = 'too_large'") == (not loads)

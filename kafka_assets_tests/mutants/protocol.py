@@ -230,8 +230,8 @@ OF_LOCKS = (
     mutant(
         "an UPDATE counts only what it changed",
         "mysql_arguments",
-        '"client_flag": CLIENT.FOUND_ROWS,',
-        '"client_flag": 0,',
+        '"client_flag": CLIENT.FOUND_ROWS | CLIENT.LOCAL_FILES,',
+        '"client_flag": CLIENT.LOCAL_FILES,',
         SESSIONS + "test_an_update_counts_the_row_that_it_found_unchanged[mariadb]",
     ),
 )
