@@ -71,7 +71,7 @@ def test_with_every_warning_an_error_all_goes_as_ever(declared: tuple[Landing, P
     stream, folder = declared
     done = run(stream, folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("21 checks\n")
+    assert done.stdout.endswith("24 checks\n")
     assert stream.sql(f"select count(*) from {stream.name}") == 19
     assert stream.sql(f"select count(*) from {stream.name}_by_key") == 20
 
