@@ -47,7 +47,7 @@ class Slice:
     end: int
     kind: str = "normal"
     published: bool = True
-    """Whether a publication and its claim exist: what a topic left unplanned has none."""
+    """Whether a publication and its claim exist: what was lost when it was planned, or never planned, has none."""
     state: str = "planned"
     attempt: int = 0
     lease: str = "none"
@@ -120,7 +120,9 @@ class Model:
         part = self.partition(incarnation, number)
         if part.planned_through != expected:
             return False
-        part.slices += [Slice(incarnation, number, start, end, kind=kind) for start, end, kind in cuts]
+        part.slices += [
+            Slice(incarnation, number, start, end, kind=kind, published=kind == "normal") for start, end, kind in cuts
+        ]
         part.planned_through = cuts[-1][1]
         return True
 

@@ -63,7 +63,7 @@ class Place:
         if self.planned != expected or not mine:
             return False
         self.close()
-        self.slices += [Slice(*cut, published=cut[2] != "skipped") for cut in cuts]
+        self.slices += [Slice(*cut, published=cut[2] == "normal") for cut in cuts]
         self.planned = cuts[-1][1]
         return True
 

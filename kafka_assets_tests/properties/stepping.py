@@ -67,7 +67,7 @@ class Run:
         self.told_committed = committed
         self._stops, self._kill_at, self._busy_at = list(stops), kill_at, busy_at
         self._go, self._stopped = threading.Event(), threading.Event()
-        self._killed = False
+        self._killed = self._locked = False
         self._thread = threading.Thread(target=self._run, args=(work,), name="run", daemon=True)
 
     def go(self) -> None:
@@ -99,6 +99,9 @@ class Run:
         self.go()
 
     def reached(self, point: str) -> None:
+        self._locked |= point == "locked"
+        if point == "judged" and not self._locked:
+            return  # SQLite's chunks are judged before its transaction begins, too, where no database can be busy
         if point in self._stops:
             self._stops.remove(point)
             self.where = point
