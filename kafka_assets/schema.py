@@ -12,7 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_assets.decode.contract import fields_of, landed_schema, landed_type, spelled
 from kafka_assets.errors import StreamError
+
+__all__ = ["comment_of", "compares", "declared", "fields_of", "landed_schema", "landed_type", "orders", "spelled"]
 
 _ATOMS: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -28,7 +31,6 @@ _ATOMS: dict[str, pa.DataType] = {
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), pa.timestamp("us", "UTC")),
     "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
-_NAMES: dict[pa.DataType, str] = {kind: name for name, kind in reversed(_ATOMS.items())}
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _WIDEST = 38
 _SUPPORTED = (
@@ -61,19 +63,6 @@ def declared(schema: str, format: str) -> pa.Schema:
     return pa.schema(fields)
 
 
-def spelled(kind: Any) -> str:
-    """A type as Spark names it in capitals."""
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    if pa.types.is_map(kind):
-        return f"MAP<STRING,{spelled(kind.item_type)}>"
-    if pa.types.is_list(kind):
-        return f"ARRAY<{spelled(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return f"STRUCT<{','.join(f'{field.name.upper()}:{spelled(field.type)}' for field in fields_of(kind))}>"
-    return _NAMES[kind]
-
-
 def compares(kind: Any) -> bool:
     """Whether two values of this type are equal in every database just when they are the same value."""
     return not (
@@ -90,27 +79,6 @@ def comment_of(field: Any) -> str | None:
     """What COMMENT says of a declared field."""
     said = None if field.metadata is None else field.metadata.get(_COMMENT)
     return None if said is None else said.decode()
-
-
-def fields_of(kind: Any) -> list[Any]:
-    """The fields of a schema, or of a STRUCT."""
-    return list(kind)
-
-
-def landed_type(kind: Any) -> Any:
-    """A declared type as it lands: nothing in it says NOT NULL, as in what Spark gives."""
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, landed_type(one.type)) for one in fields_of(kind)])
-    if pa.types.is_map(kind):
-        return pa.map_(pa.string(), landed_type(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(landed_type(kind.value_type))
-    return kind
-
-
-def landed_schema(fields: Any) -> pa.Schema:
-    """Declared fields as they land."""
-    return pa.schema([pa.field(one.name, landed_type(one.type)) for one in fields_of(fields)])
 
 
 class _Reader:
@@ -297,7 +265,7 @@ def _check_single(fields: Sequence[pa.Field[Any]], format: str) -> None:
     wanted = pa.string() if format == "string" else pa.binary()
     if len(fields) != 1 or fields[0].type != wanted:
         raise StreamError(
-            f"format {format!r} needs exactly one field, of type {_NAMES[wanted]}",
+            f"format {format!r} needs exactly one field, of type {spelled(wanted)}",
             why="the whole value of a record is that field",
-            cure=f'write schema: "value {_NAMES[wanted]}"',
+            cure=f'write schema: "value {spelled(wanted)}"',
         )
