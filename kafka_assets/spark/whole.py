@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, Chunk
 from kafka_assets.slices import Piece, SliceKey
@@ -31,12 +32,32 @@ def fetch_slice(pieces: Sequence[Piece], *, read: Read, stream: Stream, transfor
     raw = read(pieces)
     marks = (size().alias(SIZE), fingerprint().alias(PRINT))
     # Lost with an executor, it is not read again: the query fails, and the slice is attempted again.
-    kept = decode(raw, format=stream.format, schema=stream.schema_, also=marks).localCheckpoint(eager=True)
+    kept = _kept(decode(raw, format=stream.format, schema=stream.schema_, also=marks))
     [found] = kept.agg(*counted_whole()).collect()
     seen = seen_of(found.asDict(), [part], stream)
     rows = landed_columns(transform(good(kept)), stream=stream).toArrow()
     bad = tuple(bad_records(raw, seen[part].bad, stream)) if seen[part].bad else ()
     return Chunk(rows=placed(rows, part), seen=seen, bad=bad)
+
+
+def _kept(records: DataFrame) -> DataFrame:
+    """The records, held by Spark.
+
+    A client of Spark Connect takes what is held for the active session's of the process, whoever asked (4.2.0): where
+    a process has several, another one, which does not know it.
+    """
+    kept = records.localCheckpoint(eager=True)
+    session: Any = records.sparkSession
+    if not _is_remote(kept) or kept.sparkSession is session:
+        return kept
+    plan: Any = kept._plan  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
+    plan._spark_session = session
+    return type(kept)(plan, session)
+
+
+def _is_remote(frame: DataFrame) -> bool:
+    """Whether it is of Spark Connect, and not of a classic session."""
+    return ".connect." in type(frame).__module__
 
 
 def placed(rows: pa.Table, part: SliceKey) -> pa.Table:

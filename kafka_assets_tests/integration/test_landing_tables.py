@@ -89,6 +89,18 @@ def test_every_record_is_counted_whatever_the_transform_does(
     assert stream.sql(f"select count(*) from {stream.name}") == rows
 
 
+def test_a_slice_that_is_kept_is_its_own_session_s_where_a_process_has_several(
+    landing: Declare, spark: SparkSession
+) -> None:
+    # The client takes it for the active session's.
+    type(spark)._set_default_and_active_session(spark)  # type: ignore[attr-defined]
+    stream = landing(scope="slice", transform=lambda records: records.limit(3))
+    stream.topic()
+    stream.produce_ids(0, 20)
+    stream.land()
+    assert stream.rows("select records_read, holes, rows_written from kafka_publication") == [(20, 0, 3)]
+
+
 def nothing_known(records: DataFrame) -> DataFrame:
     """An inner join with a lookup table that is still empty, which Spark sees when the query runs."""
     known = records.sparkSession.range(3).where("id % 7 = 6")
@@ -177,13 +189,13 @@ def test_a_replay_of_other_records_is_told(landing: Declare, monkeypatch: pytest
     stream.topic()
     stream.produce_ids(0, 10)
     stream.land()
-    read = Run._raw
+    raw = Run.raw
 
-    def changed(self: Run, *given: Any) -> DataFrame:
+    def changed(self: Run, use: Callable[[Any], Any]) -> Any:
         other = F.when(F.col("offset") == 3, F.lit(b'{"id": 4, "note": "n"}')).otherwise(F.col("value"))
-        return read(self, *given).withColumn("value", other)
+        return raw(self, lambda read: use(lambda *given: read(*given).withColumn("value", other)))
 
-    monkeypatch.setattr(Run, "_raw", changed)
+    monkeypatch.setattr(Run, "raw", changed)
     result = stream.replay(stream.keys()[0])
     assert result.success
     assert _metadata(result)["other_records"].value is True
