@@ -31,6 +31,7 @@ from kafka_assets.decode.columns import (
     witness_type,
 )
 from kafka_assets.decode.contract import DEEPEST, LONGEST_NUMBER, fields_of, landed_schema
+from kafka_assets.decode.text import is_text
 
 pc: Any = pyarrow.compute
 
@@ -165,7 +166,7 @@ class BulkJson:
         try:
             values.cast(pa.string())
         except pa.ArrowInvalid:
-            doubt |= np.fromiter((not _is_text(value) for value in values.to_pylist()), np.bool_, len(values))
+            doubt |= np.fromiter((not is_text(value) for value in values.to_pylist()), np.bool_, len(values))
         lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
         # A short one holds nothing that is nested too deep, and no number that is too long.
         for at in np.flatnonzero(lengths > min(DEEPEST, LONGEST_NUMBER)).tolist():
@@ -234,11 +235,3 @@ def _blocks(values: Any) -> Iterator[tuple[int, int]]:
         end = min(max(end, start + 1), start + BLOCK, len(values))
         yield start, end
         start = end
-
-
-def _is_text(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True

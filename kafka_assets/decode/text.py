@@ -28,14 +28,15 @@ class WholeValue:
                 column = values.cast(kind)
             except pa.ArrowInvalid:
                 said = reason(NOT_UTF8, f"{name}: the value is not valid UTF-8", name)
-                bad.update((at, said) for at, value in enumerate(values.to_pylist()) if not _is_text(value))
+                bad.update((at, said) for at, value in enumerate(values.to_pylist()) if not is_text(value))
         if bad:
             kept = [at for at in range(len(values)) if at not in bad]
             column = values.take(pa.array(kept, pa.int64())).cast(kind)
         return Decoded(pa.Table.from_arrays([column], schema=self.schema), dict(sorted(bad.items())))
 
 
-def _is_text(value: bytes | None) -> bool:
+def is_text(value: bytes | None) -> bool:
+    """Whether it is valid UTF-8; no value is."""
     try:
         (value or b"").decode()
     except UnicodeDecodeError:

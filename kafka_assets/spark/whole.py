@@ -48,16 +48,11 @@ def _kept(records: DataFrame) -> DataFrame:
     """
     kept = records.localCheckpoint(eager=True)
     session: Any = records.sparkSession
-    if not _is_remote(kept) or kept.sparkSession is session:
+    if kept.sparkSession is session:
         return kept
     plan: Any = kept._plan  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
     plan._spark_session = session
     return type(kept)(plan, session)
-
-
-def _is_remote(frame: DataFrame) -> bool:
-    """Whether it is of Spark Connect, and not of a classic session."""
-    return ".connect." in type(frame).__module__
 
 
 def placed(rows: pa.Table, part: SliceKey) -> pa.Table:
