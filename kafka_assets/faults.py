@@ -20,9 +20,10 @@ from pathlib import Path
 
 SETTING = "KAFKA_ASSETS_FAULT"
 POINTS = {
+    "land": "a run's slices are claimed, and are landed next",
     "verify": "a publication's rows are in, and its attempts are verified next",
 }
-"""Every point, and what has happened there. For the asset whose result is published, where there is a subject."""
+"""Every point, and what has happened there. For the asset whose slices they are, where there is a subject."""
 
 Act = Callable[[], object]
 _armed: dict[str, list[Callable[[str], object]]] = {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, cast, runtime_checkable
 
@@ -25,7 +25,7 @@ from kafka_assets.errors import (
     Truncated,
 )
 from kafka_assets.ledger import windows
-from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, record_failure, release
+from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, give_back, record_failure, release
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import Publication, find
@@ -125,21 +125,17 @@ def _land(
 ) -> list[Published]:
     """One transaction: claim, publish, give back."""
     landing.steps.now("claim")
-    # Dagster tries a run again only when that one is over, and long before the lease that it held would end.
-    claims = claim(engine, wanted, run_id=landing.run_id, force=asking.force, over=asking.keeps, lease_ms=LEASE_MS)
-    asking.say(
-        f"claimed {readable(landing.keys)}: {len(claims)} slices, {sum(one.offsets for one in landing.keys):,} offsets,"
-        f" attempt {max(one.attempt for one in claims)}"
-    )
-    try:
+    with _given_back(engine, landing.stream, run_id=landing.run_id, code_version=landing.code_version) as claims:
+        # Dagster tries a run again only when that one is over, and long before the lease that it held would end.
+        claims.extend(
+            claim(engine, wanted, run_id=landing.run_id, force=asking.force, over=asking.keeps, lease_ms=LEASE_MS)
+        )
+        asking.say(
+            f"claimed {readable(landing.keys)}: {len(claims)} slices,"
+            f" {sum(one.offsets for one in landing.keys):,} offsets, attempt {max(one.attempt for one in claims)}"
+        )
         with kept_alive(engine, claims, lease_ms=LEASE_MS) as alive:
             published = _publish(engine, landing, frame, claims, alive, asking)
-    except BaseException as error:
-        # Whatever it was is reported by Dagster; the claims are given back now, or by their leases' end. That
-        # somebody ended the run, which is no Exception, says nothing against its slices.
-        with suppress(Retryable):
-            _give_back(engine, claims, landing.stream, error, code_version=landing.code_version)
-        raise
     asking.say(_committed(published))
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
@@ -186,13 +182,31 @@ def keep_failure(
     wanted = [one for one in found if not one.stays(replaces=replaces, keeps=keeps) and one.kind == "normal"]
     _refuse_open(engine, wanted)
     if wanted:
-        claims = claim(engine, wanted, run_id=run_id, over=keeps, lease_ms=LEASE_MS)
-        _give_back(engine, claims, stream, error, code_version=code_version)
+        with _given_back(engine, stream, run_id=run_id, code_version=code_version) as claims:
+            claims.extend(claim(engine, wanted, run_id=run_id, over=keeps, lease_ms=LEASE_MS))
+            _fail(engine, claims, stream, error, code_version=code_version)
 
 
-def _give_back(
-    engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException, *, code_version: str
-) -> None:
+@contextmanager
+def _given_back(engine: Engine, stream: Stream, *, run_id: str, code_version: str) -> Generator[list[Claim]]:
+    """What the block claims, and puts into this list, is given back by whatever ends the block early.
+
+    All of that is reported by Dagster. That somebody ended the run, which is no Exception, says nothing against its
+    slices; it may come between the claim's commit and the list, and the claim is found by its run then.
+    """
+    claims: list[Claim] = []
+    try:
+        yield claims
+    except BaseException as error:
+        with suppress(Retryable):  # else the leases end by themselves
+            if claims:
+                _fail(engine, claims, stream, error, code_version=code_version)
+            elif not isinstance(error, Exception):
+                give_back(engine, run_id=run_id)
+        raise
+
+
+def _fail(engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseException, *, code_version: str) -> None:
     fault = fault_of(error)
     said = str(error) if isinstance(error, KafkaAssetsError) else f"{type(error).__name__}: {error}"
     if fault is Fault.NOBODY:

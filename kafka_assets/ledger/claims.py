@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, null, select, update
 
 from kafka_assets.errors import Fenced, LeaseHeld, LedgerBusy, OutcomeUnknown
+from kafka_assets.faults import reached
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.backends import terminate, unconnected
 from kafka_assets.ledger.constructs import now_ms, storable
@@ -65,6 +66,7 @@ def claim(
             engine, publications, standing, run_id=run_id, backend=backend, force=force, over=over, lease_ms=lease_ms
         )
         if claims is not None:
+            reached("land", publications[0].asset)
             return claims
     raise LedgerBusy(
         "the claim on a slice changed each time it was about to be taken",

@@ -70,7 +70,7 @@ OF_RESULTS = (
     ),
     mutant(
         "what no slice can help gives slices up",
-        "_give_back",
+        "_fail",
         "counts=fault is Fault.SLICE",
         "counts=fault in (Fault.SLICE, Fault.STREAM)",
         "unit/test_making.py::test_what_the_declaration_causes_before_anything_is_claimed_is_no_slices_fault[error0]",

@@ -25,6 +25,7 @@ from kafka_assets.assets.runner import Runner
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, TableIncompatible, TopicChanged
+from kafka_assets.faults import armed
 from kafka_assets.ledger import meeting
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import SliceKey
@@ -155,14 +156,16 @@ def swallow(number: signal.Signals) -> None:
     raise ImportError("numpy.core.multiarray failed to import")
 
 
-@pytest.mark.parametrize("claimed", [False, True], ids=["before-the-claim", "after-it"])
+@pytest.mark.parametrize("when", ["before-the-claim", "just-when-it-is-committed", "after-it"])
 @pytest.mark.parametrize("happens", [tell, swallow])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_counts_against_no_slice(
-    desk: Desk, landing: Callable[..., Runner], number: signal.Signals, happens: Any, claimed: bool
+    desk: Desk, landing: Callable[..., Runner], number: signal.Signals, happens: Any, when: str
 ) -> None:
+    claimed = when != "before-the-claim"
     runner = landing(lambda: happens(number), claimed=claimed)
-    with pytest.raises(Stopped) as stopped, ending.ended_by_signals(), runner:
+    between = armed("land", lambda: tell(number)) if when == "just-when-it-is-committed" else contextlib.nullcontext()
+    with pytest.raises(Stopped) as stopped, ending.ended_by_signals(), runner, between:
         runner.until_caught_up(patience=timedelta(hours=1))
     assert stopped.value.number == number
     [run] = desk.instance.get_runs()
