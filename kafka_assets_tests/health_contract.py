@@ -6,11 +6,12 @@ A class that runs it has a fixture `engine`: on a migrated ledger in which nothi
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 
 from kafka_assets.ledger import health as asking
 from kafka_assets.ledger.claims import claim, record_failure
 from kafka_assets.ledger.derived import add_publications
+from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.health import gaps_of, health
 from kafka_assets.ledger.publications import find
 from kafka_assets.ledger.stalls import stall
@@ -74,6 +75,26 @@ class HealthContract:
         changed(engine, "update kafka_progress set observed_at = '2020-01-01 00:00:00.000000'")
         changed(engine, "update kafka_progress set owner = 'live-1', owner_lease_until = 99999999999999")
         assert failing(judged(engine)) == set()
+
+    def test_what_is_planned_and_committed_while_it_looks_is_no_gap(self, engine: Engine) -> None:
+        landed(engine)
+        beside = make_engine(engine.url)
+        looked: list[str] = []
+
+        def meanwhile(connection: object, cursor: object, statement: str, *others: object) -> None:
+            """After each of the first statements, as neighbours do that are in a hurry."""
+            looked.append(statement)
+            if len(looked) < 5:
+                start = 20 + 10 * len(looked)
+                [key] = plan(beside, slices=[(start, start + 10)])
+                Attempt(beside, [key]).claim().publish(chunk_of(key))
+
+        event.listen(engine, "after_cursor_execute", meanwhile)
+        places = health(engine, asset=ASSET, target="orders", counted=True)
+        event.remove(engine, "after_cursor_execute", meanwhile)
+        assert len(looked) > 5
+        verdict = no_gaps(places.places, below=places.below, found=[])
+        assert verdict.passed, verdict
 
     def test_a_ledger_in_order_passes_all_with_its_numbers(self, engine: Engine) -> None:
         landed(engine)

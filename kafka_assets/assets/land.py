@@ -261,7 +261,7 @@ def _publish(
         chunks=_told(alive.while_held(landing.chunks(read_from)), asking.say),
         confirm=confirm,
         expired={key: start for key, start in read_from.items() if start > key.start},
-        bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio),
+        bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio, quotes=stream.preview),
         run_id=landing.run_id,
         code_version=landing.code_version,
         replaces=asking.replaces,

@@ -187,7 +187,7 @@ class Runner:
                     self._say(failure)
         except (KeyboardInterrupt, SparkUnavailable):
             with suppress(Retryable):  # else their slices are asked for again a minute later
-                withdraw(self.engine, undone)
+                withdraw(self.engine, undone, assets=[stream.asset for stream in self.streams])
             raise
         return found
 

@@ -124,6 +124,7 @@ def tick(
         for stream in _in_turn(streams, at.turn):
             result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
+        _forget(instance, _in_turn(streams, at.turn)[0], log=log)
         at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
         at = at.answered() if seen is not None or not roots else at.unanswered()
         result.out_seconds = at.out_seconds
@@ -257,9 +258,20 @@ def _tell(
                 " when the stream's code changes, they are tried once more by themselves"
             )
     told = echo(engine, streams, cursor, instance=instance)
-    forget_runs(instance, _in_turn(streams, cursor.turn)[0])
     result.events += told.events
     return told
+
+
+def _forget(instance: dg.DagsterInstance, stream: Stream, *, log: logging.Logger) -> None:
+    """Let a stream's oldest runs go. Where Dagster cannot, they stay: the runs that this tick asks for must not."""
+    try:
+        forget_runs(instance, stream)
+    except Exception as error:  # noqa: BLE001 - the storages are anybody's, and raise what they like
+        log.warning(
+            f"{stream.name}: runs that `keep_keys` lets go stay in Dagster, which could not delete them"
+            f" ({type(error).__name__}: {error}) · let its storage and its compute logs be deleted from, or declare no"
+            " keep_keys"
+        )
 
 
 def _in_turn(streams: Sequence[Stream], turn: int) -> list[Stream]:

@@ -1,6 +1,6 @@
 """Connections to the ledger's database, and the two doors through which every transaction goes.
 
-Nothing autocommits, every transaction is READ COMMITTED (SQLite: one writer, taken at BEGIN), and
+Nothing autocommits, every transaction that writes is READ COMMITTED (SQLite: one writer, taken at BEGIN), and
 nobody waits for ever: what the database reports as busy becomes :class:`LedgerBusy`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError, NoSuchModuleError
@@ -128,6 +128,14 @@ def read(engine: Engine) -> Generator[Connection]:
 
 
 @contextmanager
+def snapshot(engine: Engine) -> Generator[Connection]:
+    """A transaction that only reads, and whose statements all see the same moment: what they say may be compared."""
+    level = None if engine.dialect.name == "sqlite" else "REPEATABLE READ"  # SQLite's readers never see another
+    with _transaction(engine, begin="BEGIN", level=level) as connection:
+        yield connection
+
+
+@contextmanager
 def write(engine: Engine, *, before: Callable[[Connection], None] | None = None) -> Generator[Connection]:
     """A transaction that commits at the end of the block; rolled back by any exception.
 
@@ -195,7 +203,11 @@ class Kept:
 
 @contextmanager
 def _transaction(
-    engine: Engine, *, begin: str, before: Callable[[Connection], None] | None = None
+    engine: Engine,
+    *,
+    begin: str,
+    before: Callable[[Connection], None] | None = None,
+    level: Literal["REPEATABLE READ"] | None = None,
 ) -> Generator[Connection]:
     connection = _connect(engine)
     try:
@@ -204,6 +216,8 @@ def _transaction(
                 before(connection)
                 connection.rollback()
             connection = connection.execution_options(kafka_assets_begin=begin)
+            if level is not None:
+                connection = connection.execution_options(isolation_level=level)
             connection.begin()
             yield connection
             if connection.in_transaction():  # else the caller has rolled it back

@@ -25,7 +25,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.behind import LATELY, skipped_lately
 from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.constructs import now_ms, target_clause
-from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.engine import read, snapshot
 from kafka_assets.ledger.publications import each
 from kafka_assets.ledger.requests import waits
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -60,7 +60,7 @@ class Health:
 
 def health(engine: Engine, *, asset: str, target: str, counted: bool) -> Health:
     """All of it; `counted`: whether the rows of a slice can be found by their offsets, as in an append table."""
-    with read(engine) as connection:
+    with snapshot(engine) as connection:
         return Health(
             places=_places(connection, asset),
             below=_below(connection, asset),
@@ -73,7 +73,7 @@ def health(engine: Engine, *, asset: str, target: str, counted: bool) -> Health:
 
 def places_of(engine: Engine, *, asset: str) -> list[Place]:
     """Each partition of the topics that an asset reads now."""
-    with read(engine) as connection:
+    with snapshot(engine) as connection:
         return _places(connection, asset)
 
 

@@ -213,16 +213,23 @@ def store_request(engine: Engine, batch: Sequence[Due], *, token: str) -> bool:
     return True
 
 
-def withdraw(engine: Engine, tokens: Collection[str]) -> None:
-    """Take back requests of which no run came and none will: their slices may be asked for again at once.
+def withdraw(engine: Engine, tokens: Collection[str], *, assets: Collection[str]) -> None:
+    """Take back requests of these assets' slices of which no run came and none will: they may be made again at once.
 
     What was claimed under one of these tokens is left as it is.
     """
-    c = t.claim.c
+    p, c = t.publication.c, t.claim.c
     with write(engine) as connection:
+        # Found by what is not committed, which has an index: tokens have none.
+        found = connection.scalars(
+            select(c.publication_id)
+            .join(t.publication, p.id == c.publication_id)
+            .where(*waits(*assets), c.request_token.in_(sorted(tokens)))
+        ).all()
         connection.execute(
             update(t.claim)
             .where(
+                c.publication_id.in_(found),
                 c.request_token.in_(sorted(tokens)),
                 c.not_before.is_not(None),
                 c.requests > 0,

@@ -58,13 +58,12 @@ def stalls(engine: Engine, *, assets: Collection[str]) -> dict[str, Stall]:
     return {row[0]: Stall(*row[:6], wait_ms=max(0, row[6])) for row in rows}
 
 
-def stall(engine: Engine, *, asset: str, failure: str, code_version: str | None) -> Stall:
+def stall(engine: Engine, *, asset: str, failure: str, code_version: str | None) -> None:
     """Write down what a run of the asset met, and that it is tried again after a pause, which grows with the tries."""
     try:
         _note(engine, asset, failure, code_version)
     except IntegrityError:  # another run has met it first, in this moment
         _note(engine, asset, failure, code_version)
-    return stalls(engine, assets=[asset])[asset]
 
 
 def begin_try(engine: Engine, found: Stall) -> bool:

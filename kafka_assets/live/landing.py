@@ -46,7 +46,7 @@ class Landing:
             engine,
             table,
             by=Author(stream.asset, run_id=owner, code_version=form.code_version),
-            bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio),
+            bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio, quotes=stream.preview),
             window=WindowPolicy(limits.window, stream.slices.max_records),
             lease_ms=round(limits.lease * 1000),
         )

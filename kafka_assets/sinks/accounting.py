@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kafka_assets.errors import CountsDisagree, SliceFailed
 from kafka_assets.ledger.publications import Outcome
+from kafka_assets.reasons import kind_of
 from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.sinks.road import slice_of
 from kafka_assets.slices import SliceKey
@@ -39,8 +40,12 @@ class Landed:
 
 @dataclass(frozen=True)
 class BadPolicy:
+    """What becomes of bad records, and of a slice that has too many of them."""
+
     on_bad: Literal["quarantine", "fail"]
     max_bad_ratio: float
+    quotes: bool = True
+    """Whether why a slice failed may be told in words of its records: Dagster keeps what it is told."""
 
 
 class Examples:
@@ -74,6 +79,9 @@ def judge(
     """
     if not seen.bad:
         return
+    if not policy.quotes:
+        examples = [replace(one, reason=one.code or _kind(one.reason), key=None, value=None) for one in examples]
+        reason = _kind(reason) if reason else ""
     if examples:
         first = examples[0]
         reason = f"{first.reason} (offset {first.offset} of partition {first.partition})"
@@ -92,6 +100,11 @@ def judge(
             cure="compare the schema with the topic's records, or raise max_bad_ratio",
             bad=examples,
         )
+
+
+def _kind(reason: str) -> str:
+    kind = kind_of(reason)
+    return kind.code if kind.field is None else f"{kind.code} ({kind.field})"
 
 
 def places(rows: pa.Table, keys: Iterable[SliceKey]) -> dict[SliceKey, Any]:

@@ -16,7 +16,7 @@ from kafka_assets.assets.names import STREAM_TAG
 from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.devstack.dagster import INSTANCE
 from kafka_assets.streams import Stream
-from kafka_assets_tests.ticking import orders
+from kafka_assets_tests.ticking import Desk, orders
 
 SUCCESS, STARTED, FAILURE = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
@@ -67,6 +67,20 @@ def test_a_tick_deletes_a_few_the_oldest_first(instance: dg.DagsterInstance, mon
     runs = [run(instance, "orders", days=days) for days in (50, 49, 48)]
     assert kept(orders(keep_keys="30d"), instance, *runs) == [False, False, True]
     assert kept(orders(keep_keys="30d"), instance, *runs) == [False, False, False]
+
+
+def test_what_dagster_cannot_delete_costs_a_tick_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.stream = orders(keep_keys="30d")
+    old = dg.DagsterRun("landing", run_id=make_new_run_id(), tags={STREAM_TAG: "orders"}, status=SUCCESS)
+    desk.instance.run_storage.add_historical_run(old, datetime.now(UTC) - timedelta(days=40))
+
+    def refuse(*given: object, **named: object) -> None:
+        raise PermissionError("no right to delete")
+
+    monkeypatch.setattr(desk.instance.compute_log_manager, "delete_logs", refuse)
+    desk.broker.set("orders", 30)
+    assert len(desk.tick().requests) == 1
+    assert desk.instance.has_run(old.run_id)
 
 
 def test_the_dagster_yaml_that_up_writes_purges_ticks(tmp_path: Path) -> None:
