@@ -48,8 +48,17 @@ spark.connect.execute.manager.abandonedTombstonesSize 10
 spark.connect.session.planCache.maxSize 4
 # The UI that would show them is off.
 spark.sql.ui.retainedExecutions 10
+spark.sql.connect.ui.retainedSessions 10
+spark.sql.connect.ui.retainedStatements 10
 spark.ui.retainedJobs 10
 spark.ui.retainedStages 10
+# Executors keep the class loaders of so many sessions, and each session is one run's.
+spark.executor.isolatedSessionCache.size 16
+# Consumers, and records that they had fetched, are kept for the group of one query: for a retry of its tasks.
+spark.kafka.consumer.cache.timeout 30s
+spark.kafka.consumer.cache.evictorThreadRunInterval 15s
+spark.kafka.consumer.fetchedData.cache.timeout 30s
+spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval 15s
 # All of a chunk passes through the server; two of them are under way at a time.
 spark.driver.maxResultSize 1g
 # Its other ports, too, are for nobody else on this machine.

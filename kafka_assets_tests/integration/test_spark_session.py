@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -18,6 +20,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.client.core import DefaultChannelBuilder, SparkConnectClient
 
+from kafka_assets.devstack.spark import DEFAULTS, connector_jars, spark_home
 from kafka_assets.errors import SparkUnavailable
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import open_session
@@ -39,6 +42,20 @@ while any("ThreadPoolExecutor" in thread.name for thread in threading.enumerate(
 print(counted, flush=True)
 sys.stdin.readline()
 """
+BOUNDED = {
+    "spark.connect.session.manager.defaultSessionTimeout",
+    "spark.connect.execute.manager.abandonedTombstonesSize",
+    "spark.connect.session.planCache.maxSize",
+    "spark.sql.connect.ui.retainedSessions",
+    "spark.sql.connect.ui.retainedStatements",
+    "spark.sql.ui.retainedExecutions",
+    "spark.executor.isolatedSessionCache.size",
+    "spark.kafka.consumer.cache.timeout",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval",
+    "spark.kafka.consumer.fetchedData.cache.timeout",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval",
+}
+"""What was seen to stay in the server's heap of each run that is over; `make soak-sessions` measures all of it."""
 GIVE_UP = 120.0
 """Seconds; the client alone asks a server that is gone for ten minutes."""
 
@@ -116,6 +133,20 @@ def test_a_session_that_is_closed_is_forgotten_by_the_server(spark_remote: str) 
     assert known(spark_remote, opened.session.session_id)
     opened.close()
     assert not known(spark_remote, opened.session.session_id)
+
+
+def test_what_runs_leave_in_the_server_is_bounded_by_settings_that_its_spark_knows() -> None:
+    written = {line.split()[0] for line in DEFAULTS.splitlines() if line.startswith("spark.")}
+    assert written >= BOUNDED
+    unknown = set(written)
+    for jar in (*(spark_home() / "jars").glob("spark-*.jar"), *connector_jars()):
+        with zipfile.ZipFile(jar) as classes:
+            for name in classes.namelist():
+                if name.endswith(".class") and any(part in name for part in ("config", "Conf", "package")):
+                    constants = classes.read(name)
+                    # As a class file holds a text: its length, then itself.
+                    unknown -= {one for one in unknown if struct.pack(">H", len(one)) + one.encode() in constants}
+    assert unknown == set()
 
 
 def test_a_run_gives_its_session_back_however_it_ends(landing: Callable[..., Landing], spark_remote: str) -> None:

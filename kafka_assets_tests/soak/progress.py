@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-COLUMNS = "{:>5} {:>9} {:>10} {:>7} {:>15} {:>8}"
+COLUMNS = "{:>5} {:>9} {:>10} {:>7} {:>15} {:>8} {:>9}"
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Reading:
     killed: int
     killed_lately: int
     old_megabytes: float
+    """The old generation after a collection, and the least of some looks."""
+    least_megabytes: float
 
 
 class Progress:
@@ -36,7 +38,9 @@ class Progress:
 
     def begin(self, server: int) -> None:
         """All readings are of one server: of another one, they begin anew, and the runs that were made count."""
-        print(COLUMNS.format("runs", "sessions", "in flight", "killed", "in 5 minutes", "old MB"), flush=True)
+        print(
+            COLUMNS.format("runs", "sessions", "in flight", "killed", "in 5 minutes", "old MB", "least MB"), flush=True
+        )
         if self._server not in (0, server):
             raise SystemExit("its Spark server is another one now: remove build/soak, and begin anew")
         self._server = server
@@ -58,5 +62,5 @@ class Progress:
         self._path.write_text(json.dumps(kept))
 
     def _print(self, one: Reading) -> None:
-        told = (one.runs, one.sessions, one.in_flight, one.killed, one.killed_lately, f"{one.old_megabytes:.0f}")
-        print(COLUMNS.format(*told), flush=True)
+        told = (one.runs, one.sessions, one.in_flight, one.killed, one.killed_lately)
+        print(COLUMNS.format(*told, f"{one.old_megabytes:.0f}", f"{one.least_megabytes:.0f}"), flush=True)
