@@ -150,8 +150,11 @@ def exact_counts(recent: Sequence[Recent]) -> Verdict:
     )
 
 
-def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0, gone: Collection[str] = ()) -> Verdict:
-    """`skipped`: offsets that were left out lately, and wait no more; `gone`: topics that the broker does not show."""
+def lag(
+    places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0, gone: Collection[str] = (), failure: str = ""
+) -> Verdict:
+    """`skipped`: offsets that were left out lately, and wait no more; `gone`: topics that the broker does not show;
+    `failure`: what the last run said that failed at what waits."""
     waited = max((one.waits_ms for one in places if one.lag), default=0)
     offsets = sum(one.lag for one in places)
     numbers = {
@@ -165,11 +168,13 @@ def lag(places: Sequence[Place], *, max_lag_ms: int, skipped: int = 0, gone: Col
     if waited <= max_lag_ms:
         return Verdict("lag", True, f"{offsets} offsets wait, since {waited / 1000:.0f} s at most{left_out}", numbers)
     worst = max((one for one in places if one.lag), key=lambda one: one.waits_ms)
+    failed = f" · a run of it failed: {failure[:300]}" if failure else ""
     return Verdict(
         "lag",
         False,
         f"{offsets} offsets wait, some of {worst.named} since {waited / 1000:.0f} s · runs are too slow or fail, or "
         "the sensor or the daemon is off · look at the sensor kafka_slices, at failed runs, and at stuck_slices"
+        + failed
         + left_out,
         numbers,
     )

@@ -9,6 +9,7 @@ Executing a check in the UI asks the same questions, and reads the whole view ka
 import json
 import time
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,8 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.appearance import source_key
 from kafka_assets.assets.judging import judge
-from kafka_assets.assets.names import IO_MANAGER, KAFKA
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
+from kafka_assets.assets.resources import SparkResource
 from kafka_assets.assets.sensor import ALL, streams_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keeping import keeping
@@ -29,6 +31,8 @@ from kafka_assets.verdicts import NAMES, Verdict
 
 EVERY_SECONDS = 60
 TOLD_AGAIN_SECONDS = 600
+SPARK_PATIENCE = timedelta(seconds=10)
+"""Of the minute that Dagster gives an evaluation; a server that is well answers within two seconds."""
 
 _SAYS = {
     "no_gaps": "Every planned offset lies in exactly one slice, and committed_through is right.",
@@ -51,13 +55,20 @@ def checks_of(stream: Stream) -> dg.AssetChecksDefinition:
         name=f"{stream.name}_checks",
         specs=specs,
         can_subset=True,
-        required_resource_keys={KAFKA, IO_MANAGER},
+        required_resource_keys={KAFKA, SPARK, IO_MANAGER},
     )
     def checks(context: dg.AssetCheckExecutionContext) -> Iterable[dg.AssetCheckResult]:
         engine: Engine = getattr(context.resources, IO_MANAGER).engine
         wanted = {key.name for key in context.selected_asset_check_keys}
         ensure_schema(engine)
-        found = judge(engine, getattr(context.resources, KAFKA).connection, [stream], deep=True)
+        spark = getattr(context.resources, SPARK)
+        found = judge(
+            engine,
+            getattr(context.resources, KAFKA).connection,
+            [stream],
+            deep=True,
+            spark=lambda: _trouble(spark),
+        )
         if stream.name not in found.verdicts:
             raise dg.Failure(" | ".join(found.troubles))
         for one in found.verdicts[stream.name]:
@@ -76,7 +87,7 @@ def the_health_sensor() -> dg.SensorDefinition:
         asset_selection=ALL,
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={KAFKA, IO_MANAGER},
+        required_resource_keys={KAFKA, SPARK, IO_MANAGER},
         description="Judges every asset that lands slices, and observes their topics; starts no runs.",
     )
     def kafka_health(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
@@ -87,7 +98,8 @@ def the_health_sensor() -> dg.SensorDefinition:
             return dg.SkipReason(str(error))
         connect = getattr(context.resources, KAFKA).connection
         streams = streams_of(context, None)
-        found = judge(engine, connect, streams)
+        spark = getattr(context.resources, SPARK)
+        found = judge(engine, connect, streams, spark=lambda: _trouble(spark))
         events: list[Any] = [
             _evaluation(dg.AssetKey(name), one) for name, judged in found.verdicts.items() for one in judged
         ]
@@ -104,6 +116,11 @@ def the_health_sensor() -> dg.SensorDefinition:
         return dg.SensorResult(asset_events=told, cursor=cursor)
 
     return kafka_health
+
+
+def _trouble(spark: object) -> str | None:
+    """Of another resource than ours nobody here knows how to ask."""
+    return spark.trouble(patience=SPARK_PATIENCE) if isinstance(spark, SparkResource) else None
 
 
 def _observations(connection: Connection, streams: Sequence[Stream]) -> list[dg.AssetObservation]:

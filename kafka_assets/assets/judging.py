@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -57,13 +58,20 @@ class _Heard:
 
 
 def judge(
-    engine: Engine, connect: Callable[[], Connection], streams: Sequence[Stream], *, deep: bool = False
+    engine: Engine,
+    connect: Callable[[], Connection],
+    streams: Sequence[Stream],
+    *,
+    deep: bool = False,
+    spark: Callable[[], str | None] = lambda: None,
 ) -> Judged:
     """All checks of these streams: some short queries for each, and three questions to the broker for all together.
 
-    `deep`: the view kafka_gap is read besides, which has all of history. One stream's trouble never stops the others.
+    `deep`: the view kafka_gap is read besides, which has all of history. `spark`: why a run would wait for it; asked
+    once, and only where something waits too long. One stream's trouble never stops the others.
     """
     found = Judged()
+    spark = cache(spark)
     standing: dict[str, Health] = {}
     gaps: dict[str, list[str]] = {}
     for stream in streams:
@@ -83,6 +91,7 @@ def judge(
     for stream in streams:
         if stream.name in gaps:
             found.verdicts[stream.name] = _judged(stream, standing[stream.name], gaps[stream.name], heard)
+            found.verdicts[stream.name] = [_with_spark(one, spark) for one in found.verdicts[stream.name]]
     return found
 
 
@@ -190,6 +199,7 @@ def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard
             max_lag_ms=int(stream.max_lag.total_seconds() * 1000),
             skipped=standing.skipped,
             gone=heard.gone,
+            failure=standing.waiting.reason,
         ).unless(silent),
         quarantine_ratio(standing.recent, max_bad_ratio=stream.max_bad_ratio),
         retention_headroom(
@@ -202,6 +212,13 @@ def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard
         stuck_slices(standing.waiting),
         planning(places, gone=() if derived else heard.gone, silent=silent),
     ]
+
+
+def _with_spark(one: Verdict, spark: Callable[[], str | None]) -> Verdict:
+    """A lag says what of it Spark is to blame for."""
+    if one.name != "lag" or one.passed or not one.known or (trouble := spark()) is None:
+        return one
+    return replace(one, said=f"{one.said} · {trouble}")
 
 
 def _root(stream: Stream) -> str:

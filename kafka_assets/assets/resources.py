@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
 from typing import Any, cast
@@ -21,9 +22,11 @@ from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.producer_config import Compression
 from kafka_assets.broker.read import read_range
 from kafka_assets.broker.spark_options import spark_options
-from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.endpoints import connect_endpoint
+from kafka_assets.errors import KafkaAssetsError, SettingsError
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
+from kafka_assets.spark.connected import unanswered
 from kafka_assets.spark.far_times import raw_table
 from kafka_assets.spark.session import Opened, open_session, spark_config
 from kafka_assets.spark.source import read
@@ -129,6 +132,24 @@ class SparkResource(LazyPySparkResource):
             alone._init_session()
         finally:
             alone.close()
+
+    def trouble(self, *, patience: timedelta) -> str | None:
+        """Why a run would wait for its Spark Connect server, which is asked for next to nothing.
+
+        None where it answers within the patience, and where no server is set: each run starts a Spark of its own.
+        """
+        try:
+            remote = (self.spark_config or spark_config(load_settings())).get("spark.remote")
+        except SettingsError:
+            return None
+        why = unanswered(str(remote), patience=patience) if remote else None
+        if why is None:
+            return None
+        return (
+            f"Spark at {connect_endpoint(str(remote))} does not answer within {patience.total_seconds():.0f} s "
+            f"({why[:200]}): it is gone, full or overloaded, and runs wait for it · look at its memory and its "
+            "machine's load; `kafka-assets up` starts a local one anew"
+        )
 
     def _init_session(self) -> None:
         if self._opened is None:

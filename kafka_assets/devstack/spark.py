@@ -19,7 +19,7 @@ from kafka_assets.devstack.logs import log4j_properties
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.service import Launch, Service
-from kafka_assets.errors import ServiceError, SparkUnavailable
+from kafka_assets.errors import ServiceError
 
 DEFAULTS = """\
 spark.master local[*]
@@ -129,23 +129,9 @@ class SparkConnect(Service):
         return self._asked(ports, SLOW)
 
     def _asked(self, ports: Mapping[str, int], patience: timedelta) -> str | None:
-        """Why it does not answer as a run needs it, within this patience."""
-        from pyspark.errors import PySparkException
+        from kafka_assets.spark.connected import unanswered
 
-        from kafka_assets.spark.connected import asking
-        from kafka_assets.spark.reached import reached
-
-        try:
-            with reached(), asking(self.url(ports), patience=patience) as session:
-                session.sql("SELECT 1").collect()
-                # Asks nobody; it loads the connector, so that the first read is a second faster, or fails here.
-                kafka = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
-                kafka.option("subscribe", "none").load().schema  # noqa: B018
-        except SparkUnavailable as error:
-            return error.why
-        except PySparkException as error:
-            return str(error).strip().splitlines()[0]
-        return None
+        return unanswered(self.url(ports), patience=patience)
 
     def url(self, ports: Mapping[str, int]) -> str:
         # The client speaks to `localhost` without TLS, and insists on it with 127.0.0.1.

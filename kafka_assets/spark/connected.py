@@ -25,7 +25,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from kafka_assets.endpoints import Endpoint, connect_endpoint
 from kafka_assets.errors import SettingsError, SparkUnavailable
-from kafka_assets.spark.reached import unreached
+from kafka_assets.spark.reached import reached, told, unreached
 
 FIRST = 5.0
 """Seconds in which a server must be there that has not answered this session yet."""
@@ -166,6 +166,21 @@ def asking(url: str, *, patience: timedelta) -> Generator[ConnectSession]:
         close()
 
 
+def unanswered(url: str, *, patience: timedelta) -> str | None:
+    """Why a server does not answer as a run needs it, each question within the patience; None where it does."""
+    try:
+        with reached(), asking(url, patience=patience) as session:
+            session.sql("SELECT 1").collect()
+            # Asks nobody; it loads the connector, so that the first read is a second faster, or fails here.
+            kafka = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
+            kafka.option("subscribe", "none").load().schema  # noqa: B018
+    except SparkUnavailable as error:
+        return error.why
+    except PySparkException as error:
+        return str(error).strip().splitlines()[0]
+    return None
+
+
 def _opened(url: str, line: Line) -> tuple[ConnectSession, Callable[[], None]]:
     try:
         builder = DefaultChannelBuilder(url, channelOptions=_channel_options(line.endpoint))
@@ -203,7 +218,7 @@ def _opened(url: str, line: Line) -> tuple[ConnectSession, Callable[[], None]]:
             raise
         raise SparkUnavailable(
             f"the Spark server at {line.endpoint} does not answer as it should",
-            why=" ".join(str(error).split())[:500],
+            why=told(error),
             cure="see that it is up, and that address and token are right (`kafka-assets doctor --deep`), "
             "or run `kafka-assets up`",
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,8 @@ _SAID = (
     "SparkContext was shut down",
 )
 
+_LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')
+
 
 @contextmanager
 def reached() -> Generator[None]:
@@ -37,7 +40,7 @@ def reached() -> Generator[None]:
             raise
         raise SparkUnavailable(
             "Spark cannot be reached, or has lost its session",
-            why=" ".join(str(error).split())[:500],
+            why=told(error),
             cure="see that it is up (`kafka-assets doctor`); the sensor asks again",
         ) from error
 
@@ -56,6 +59,14 @@ def unreached(error: Exception) -> bool:
     if "py4j.protocol.Py4JNetworkError" in kinds or (theirs and isinstance(error, OSError)):
         return True
     return (theirs or "py4j.protocol.Py4JError" in kinds) and _tells(text, *_SAID)
+
+
+def told(error: BaseException) -> str:
+    """What an error of Spark's clients says, in a line; of gRPC's long form its status and details."""
+    said = " ".join(str(error).split())
+    if long := _LONG_FORM.search(said):
+        said = f"{long[1]}: {long[2]}"
+    return said[:500]
 
 
 def _code(error: Any) -> str:

@@ -11,13 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from kafka_assets.birth import birth
-from kafka_assets.devstack import catalogue, locks, ports, processes, stack
+from kafka_assets.cli import app
+from kafka_assets.devstack import catalogue, locks, ports, processes, spark, stack
 from kafka_assets.devstack.dagster import write_instance
 from kafka_assets.devstack.progress import Silent
 from kafka_assets.devstack.state import Record, State, StateFile
@@ -201,6 +204,26 @@ def test_a_dead_service_is_listed_as_dead(file: StateFile, sleeper: psutil.Proce
     record(file, "spark", sleeper)
     processes.stop([sleeper], patience=5)
     assert [(one.name, one.state) for one in stack.status(file.folder)] == [("spark", "dead")]
+
+
+def test_a_spark_that_listens_and_does_not_answer_is_listed_as_slow(
+    file: StateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose memory is full: it takes connections, and answers none of them."""
+    monkeypatch.setattr(spark, "SLOW", timedelta(seconds=1))
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(file.folder.parent))
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = {"client": mute.getsockname()[1]}
+        record(file, "spark", psutil.Process())
+
+        def listens(state: State) -> None:
+            state.ports["spark"] = port
+            state.services["spark"].ports = port
+
+        file.change(listens)
+        assert [one.state for one in stack.status(file.folder)] == ["ready"], "to listen is all that is asked"
+        shown = CliRunner().invoke(app, ["ps"])
+    assert (shown.exit_code, "slow" in shown.stdout) == (1, True)
 
 
 @pytest.mark.slow

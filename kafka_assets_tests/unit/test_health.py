@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,18 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
-from kafka_assets.assets import judging
+from kafka_assets.assets import checks, judging
 from kafka_assets.assets.checks import _evaluation, _news, the_health_sensor
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.judging import judge
-from kafka_assets.assets.resources import default_resources
+from kafka_assets.assets.names import IO_MANAGER, SPARK
+from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.errors import LedgerBusy, SettingsError
+from kafka_assets.ledger.claims import record_failure
 from kafka_assets.ledger.health import Health
 from kafka_assets.verdicts import (
     HANGING_MS,
@@ -205,6 +210,53 @@ def test_the_sensor_judges_the_ledger_without_a_broker(
     failed, found = told(found.cursor)
     assert (failed, found.asset_events) == (set(), [])
     assert "no Kafka broker is known" in str(found.skip_message)
+
+
+def test_a_lag_says_that_spark_does_not_answer_and_what_the_last_run_said(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setattr(checks, "SPARK_PATIENCE", timedelta(seconds=1))
+    [key] = plan(engine, slices=[(0, 10)])
+    claims = Attempt(engine, [key]).claim().claims
+    record_failure(engine, claims, reason="Spark cannot be reached", max_attempts=5, counts=False)
+    changed(engine, "update kafka_slice set created_at = '2020-01-01 00:00:00.000000'")
+    declared: Any = kafka_asset(name=ASSET, topic="orders", target="orders", schema="id BIGINT")
+    defs = build_definitions([declared(lambda records: records)])
+
+    def lag_by(spark: SparkResource) -> str:
+        resources = {**default_resources(), SPARK: spark, IO_MANAGER: SliceIOManager(database_url=str(engine.url))}
+        with (
+            dg.DagsterInstance.ephemeral() as instance,
+            dg.build_sensor_context(instance=instance, definitions=defs, resources=resources) as context,
+        ):
+            found = the_health_sensor().evaluate_tick(context)
+        told = {one.check_name: one for one in found.asset_events if isinstance(one, dg.AssetCheckEvaluation)}
+        assert not told["lag"].passed
+        return str(told["lag"].description)
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        said = lag_by(SparkResource(spark_config={"spark.remote": f"sc://localhost:{port}/;token=hunter2"}))
+    assert f"Spark at localhost:{port} does not answer within 1 s (DEADLINE_EXCEEDED: " in said
+    assert "a run of it failed: Spark cannot be reached" in said
+    assert "hunter2" not in said
+    assert "does not answer within" not in lag_by(SparkResource(spark_config={"spark.master": "local[2]"}))
+
+
+def test_spark_is_asked_once_and_only_where_something_waits_too_long(engine: Engine) -> None:
+    plan(engine, slices=[(0, 10)])
+    asked: list[int] = []
+
+    def trouble() -> str:
+        asked.append(1)
+        return "it is full"
+
+    assert judge(engine, _nobody, [orders()], spark=trouble).verdicts
+    assert asked == []
+    changed(engine, "update kafka_slice set created_at = '2020-01-01 00:00:00.000000'")
+    judge(engine, _nobody, [orders(), orders()], spark=trouble)
+    assert asked == [1]
 
 
 def _nobody() -> Connection:
