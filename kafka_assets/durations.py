@@ -21,9 +21,9 @@ def duration(value: Any) -> Any:
     return value
 
 
-def _written(value: timedelta) -> str:
+def written(value: timedelta) -> str:
     """As `duration` reads it: never with an exponent."""
     return f"{value.total_seconds():f}".rstrip("0").rstrip(".") + "s"
 
 
-Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(_written, when_used="json")]
+Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(written, when_used="json")]

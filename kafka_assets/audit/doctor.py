@@ -12,11 +12,13 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_assets import endpoints
+from kafka_assets.durations import written
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.masks import masked_properties, masked_url
 from kafka_assets.settings import FILE, PREFIX, Settings, load_settings
@@ -126,11 +128,13 @@ def _settings(settings: Settings, env: Mapping[str, str]) -> Iterator[Check]:
         value = getattr(settings, name)
         if value is None:
             continue
+        if isinstance(value, timedelta):
+            value = written(value)
         if env.get(PREFIX + name.upper()):
             origin = f"environment, {PREFIX}{name.upper()}"
         elif in_file.get(name):
             origin = FILE
-        elif name in ("database_url", "streams"):
+        elif name in ("database_url", "spark_patience", "streams"):
             origin = "default"
         else:
             origin = "services that `kafka-assets up` started"
@@ -150,7 +154,7 @@ def _in_file(path: Path) -> dict[str, Any]:
 
 def _shown(name: str, value: str) -> str:
     """A setting without its secrets; what is no URL in the place of one may be a secret as a whole."""
-    if name.startswith("spark_"):
+    if name in ("spark_remote", "spark_master"):
         return endpoints.shown(value)
     return masked_url(value) if name == "database_url" else value
 

@@ -18,7 +18,7 @@ from kafka_assets.settings import PREFIX, Settings
 PATIENCE = timedelta(seconds=20)
 """A server that takes longer for next to nothing can land nothing."""
 SLOW = 5.0
-"""Seconds; one that is well and warm answers within one."""
+"""Seconds; one that is well and warm opens a session and answers within two."""
 
 
 def spark_checks(settings: Settings, *, deep: bool) -> Sequence[Check]:
@@ -36,10 +36,26 @@ def spark_checks(settings: Settings, *, deep: bool) -> Sequence[Check]:
     if not deep:
         seen = f"{place} listens" if place else f"{shown(address)}, started by each run"
         return [Check("spark", "ok", f"{seen}; not asked (--deep asks)")]
+    began = time.monotonic()
     with _asked(settings) as session:
-        began = time.monotonic()
         session.sql("SELECT 1").collect()
-        return [_answered(session.version, time.monotonic() - began, shown(address)), *_secrets(session, settings)]
+        seconds = time.monotonic() - began
+        answer = _answered(session.version, seconds, shown(address), started=settings.spark_remote is None)
+        return [*(_without_kafka(session, shown(address)) or [answer]), *_secrets(session, settings)]
+
+
+def _without_kafka(session: Any, address: str) -> Sequence[Check]:
+    """What is said of one that has no Kafka connector on board; no broker is asked for that."""
+    from pyspark.errors import AnalysisException
+
+    kafka = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "none")
+    try:
+        kafka.load().schema  # noqa: B018
+    except AnalysisException as error:
+        client = version("pyspark")
+        cure = f"start it with spark.jars.packages org.apache.spark:spark-sql-kafka-0-10_2.13:{client}"
+        return [Check("spark", "failed", f"{address} has no Kafka connector: {str(error).splitlines()[0]}", cure)]
+    return []
 
 
 @contextmanager
@@ -60,11 +76,14 @@ def _asked(settings: Settings) -> Generator[Any]:
         session.stop()
 
 
-def _answered(running: str, seconds: float, address: str) -> Check:
+def _answered(running: str, seconds: float, address: str, *, started: bool) -> Check:
     client = version("pyspark")
     if running != client:
         detail = f"the server is Spark {running}, the client {client}"
         return Check("spark", "failed", detail, f"use a server of Spark {client}")
+    if started:
+        # Its first query loads half of Spark: that is what each run pays, and no sign of trouble.
+        return Check("spark", "ok", f"Spark {running} ({address}) started and answered a query in {seconds:.0f} s")
     if seconds > SLOW:
         detail = f"Spark {running} ({address}) took {seconds:.0f} s to answer next to nothing"
         return Check("spark", "info", detail, "look at its memory and its machine's load; a local one: kafka-assets up")

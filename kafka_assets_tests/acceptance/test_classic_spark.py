@@ -24,22 +24,40 @@ def whose(note):
 """
 
 
-def test_run_lands_by_a_classic_session(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
     # The environment's master beats the file's endpoint, where nobody listens.
-    monkeypatch.delenv("KAFKA_ASSETS_SPARK_REMOTE")
+    monkeypatch.delenv("KAFKA_ASSETS_SPARK_REMOTE", raising=False)
     monkeypatch.setenv("KAFKA_ASSETS_SPARK_MASTER", "local[2]")
-    (project.folder / "kafka_assets.toml").write_text('spark_remote = "sc://localhost:1"\n')
     # Where this process has had a session of Spark Connect, pyspark's children would believe that they have one.
     monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
     # Of the workers' Python: that of the session, and not the first on the PATH.
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).with_name("kafka-assets"))
+    return subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.usefixtures("project", "local")
+def test_run_lands_by_a_classic_session(project: Project) -> None:
+    (project.folder / "kafka_assets.toml").write_text('spark_remote = "sc://localhost:1"\n')
     project.topic("classic")
     project.declare("classic", topic="classic", before=WORKER, body='records.withColumn("note", whose("note"))')
     project.produce("classic", 0, 300, bad_every=100)
-    command = [str(Path(sys.executable).with_name("kafka-assets")), "run", "--until-caught-up", "--json"]
-    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, timeout=300, check=False)
+    done = command(project.folder, "run", "--until-caught-up", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["caught_up"] is True
     assert project.sql("select count(*) from classic") == 297
     assert project.sql("select count(*) from kafka_quarantine") == 3
     assert project.sql("select min(note) || max(note) from classic") == sys.executable * 2
+
+
+@pytest.mark.usefixtures("local")
+def test_the_doctor_starts_the_session_that_a_run_would_start(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").touch()
+    looked = command(tmp_path, "doctor", "--deep", "--json")
+    [spark] = [one for one in json.loads(looked.stdout) if one["check"] == "spark"]
+    assert (looked.returncode, spark["status"]) == (0, "ok"), looked.stdout + looked.stderr
+    assert "(local[2]) started and answered a query" in spark["detail"]

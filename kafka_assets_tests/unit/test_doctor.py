@@ -57,6 +57,7 @@ def test_each_setting_says_where_it_comes_from(tmp_path: Path) -> None:
     assert "(kafka_assets.toml)" in found["setting spark_master"].detail
     assert "kafka-assets up" in found["setting bootstrap_servers"].detail
     assert "(default)" in found["setting streams"].detail
+    assert found["setting spark_patience"].detail == "60s (default)"
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:
