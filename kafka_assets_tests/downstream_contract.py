@@ -218,6 +218,22 @@ class DownstreamContract:
         [asked] = [one for one in sent if "kafka_slice" in one]
         assert "start_offset >=" in asked
 
+    def test_what_was_looked_through_once_is_not_looked_through_again(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A slice that was given up keeps committed_through: all of later history would be looked at in each tick."""
+        monkeypatch.setattr(derived, "LOOK", 4)
+        keys = plan(engine, slices=[(10 * number, 10 * number + 10) for number in range(6)])
+        upstream(engine, *keys)
+        assert add_publications(engine, asset=BELOW, stream=ASSET) == 6
+        assert rows(engine, "select published_through from kafka_published") == [(60,)]
+        changed(engine, f"delete from kafka_claim where publication_id in ({_publication_at(0, BELOW)})")
+        changed(engine, "delete from kafka_publication where asset = 'below' and start_offset = 0")
+        assert add_publications(engine, asset=BELOW, stream=ASSET) == 0
+        plan(engine, slices=[(60, 70), (70, 80)])
+        assert add_publications(engine, asset=BELOW, stream=ASSET) == 2
+        assert rows(engine, "select published_through from kafka_published") == [(60,)]
+
     def test_a_root_under_another_group_gets_what_was_planned_without_it(self, engine: Engine) -> None:
         first, second = plan(engine, slices=[(0, 5), (5, 9)])
         upstream(engine, first)

@@ -32,9 +32,20 @@ from kafka_assets.ledger.leases import Lease, ready, take
 from kafka_assets.ledger.publications import Publication, find, results
 from kafka_assets.ledger.quarantined import quarantined
 from kafka_assets.ledger.rendering import split
-from kafka_assets.ledger.requests import Due, asked_for, due, given_up, live_runs, new_token, store_request, waiting
+from kafka_assets.ledger.requests import (
+    Due,
+    asked_for,
+    due,
+    given_up,
+    live_runs,
+    new_token,
+    rearm,
+    store_request,
+    waiting,
+)
 from kafka_assets.ledger.slice_list import Wanted, find_slices, list_slices
 from kafka_assets.ledger.sources import known_partitions, known_sources, source_in
+from kafka_assets.ledger.stalls import stalls
 from kafka_assets.ledger.standing import ends_of, remaining
 from kafka_assets.ledger.windows import Author
 from kafka_assets.plan import NewSlice, Offsets, SkipPolicy
@@ -149,6 +160,8 @@ class Desk:
         assets = sorted(self.streams)
         waiting(self.engine, assets=assets)
         given_up(self.engine, assets=assets)
+        stalls(self.engine, assets=assets)
+        rearm(self.engine, asset=LANDED, code_version="bench", max_attempts=5)
         live_runs(self.engine, asset=LANDED)
         asked_for(self.engine, asset=LANDED)
 

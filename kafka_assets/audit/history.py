@@ -39,7 +39,9 @@ LANDED, BUSY, RETIRED, LIVE = "orders", "clicks", "returns", "payments"
 """The streams; the first is landed by runs, and the last by a live consumer."""
 DOWNSTREAM = "orders_daily"
 """An asset that shares the slices of the first."""
-LEFT_OUT, BAD = 997, 101
+GIVEN_UP = 7
+"""Of this partition of the first, a slice in the middle of its history was given up."""
+LEFT_OUT, BAD = 997, 31
 """One slice in so many was skipped or lost, and one has a bad record."""
 _MOST_PARTS = 50
 """History is inserted in parts of all partitions, so that their slices lie mixed, as planning mixes them."""
@@ -104,12 +106,33 @@ def fill(engine: Engine, *, slices: int, say: Callable[[str], None] = lambda wha
             _results(connection, after, made, then)
     with write(engine) as connection:
         _numbers.drop(connection)
+        _give_up(connection, made[0], at=lengths[made[0][0]] // 2)
         retired = [source.id for topic, source in made if (topic.stream, topic.incarnation) == (RETIRED, 1)]
         connection.execute(update(t.source).where(t.source.c.id.in_(retired)).values(retired_at=now_ts()))
     return History(
         sources={topic.stream: source for topic, source in made},
         ends={topic.stream: dict.fromkeys(range(topic.partitions), _end(topic, lengths)) for topic, _ in made},
         slices=sum(lengths[topic] * topic.partitions for topic in TOPICS),
+    )
+
+
+def _give_up(connection: Connection, stream: tuple[Topic, Source], *, at: int) -> None:
+    """Leave a slice of long ago given up: all that was landed of its partition since lies above committed_through."""
+    (topic, source), p, d = stream, t.publication.c, t.committed.c
+    start = topic.origin + at * topic.size
+    mine = select(t.slice_.c.id).where(
+        t.slice_.c.source_id == source.id, t.slice_.c.partition == GIVEN_UP, t.slice_.c.start_offset == start
+    )
+    nothing = dict.fromkeys(("records_read", "landed", "quarantined"), 0)
+    connection.execute(
+        update(t.publication)
+        .where(p.slice_id == mine.scalar_subquery(), p.asset == topic.stream)
+        .values(state="failed", committed_attempt=None, committed_at=None, **nothing)
+    )
+    connection.execute(
+        update(t.committed)
+        .where(d.asset == topic.stream, d.source_id == source.id, d.partition == GIVEN_UP)
+        .values(committed_through=start)
     )
 
 

@@ -6,7 +6,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, and_, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance
@@ -16,6 +30,11 @@ from kafka_assets.ledger.publications import batches, each
 
 PER_PARTITION = 1000
 """A downstream that is declared late gets the publications of a long history over several ticks."""
+LOOK = 100
+"""So many slices of a partition are looked at in each tick, to see whether any of them lacks its publication."""
+
+_Place = tuple[int, int]
+"""A source's id, and a partition."""
 
 
 def add_publications(
@@ -29,57 +48,76 @@ def add_publications(
 ) -> int:
     """Give an asset a planned publication of every slice of a stream that it has none of, partition by partition.
 
-    Only what lies above its committed_through is looked at: history does not slow a tick down. Lost and skipped
-    slices get none, and committed_through moves over them here, since no publisher will do it. Without `gone`
-    nothing is added of topics that are: whoever reads the records themselves could land none of it. After `until`,
-    on the monotonic clock, no further partition is begun: the next call goes on from there.
+    Only what lies above its committed_through is looked at, and only once: where a slice was given up long ago, all
+    of later history lies above it. Lost and skipped slices get none, and committed_through moves over them here, since
+    no publisher will do it. Without `gone` nothing is added of topics that are: whoever reads the records themselves
+    could land none of it. After `until`, on the monotonic clock, nothing further is begun: the next call goes on from
+    there.
     """
     with read(engine) as connection:
-        todo = _behind(connection, asset, stream, gone=gone)
+        todo = _behind(connection, asset, stream, limit=min(LOOK, limit), gone=gone)
     added = 0
     for place in todo:
-        if time.monotonic() > until:
-            break
-        added += _add(engine, asset, place, limit=limit, gone=gone)
+        while time.monotonic() <= until:
+            new, more = _add(engine, asset, place, limit=limit, gone=gone)
+            added += new
+            if new or not more:
+                break
     return added
 
 
-def _behind(connection: Connection, asset: str, stream: str, *, gone: bool) -> list[tuple[int, int]]:
-    """Where the asset lacks its committed row, a publication, or a step over what is lost: one question for many."""
-    g, d = t.progress.c, t.committed.c
-    mine = and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition)
+def _behind(connection: Connection, asset: str, stream: str, *, limit: int, gone: bool) -> list[_Place]:
+    """Where the asset lacks its committed row, a publication, or a step over what is lost; or more is to be seen."""
+    g, d, m = t.progress.c, t.committed.c, t.published.c
     rows = connection.execute(
-        select(g.source_id, g.partition, g.planned_through, d.committed_through)
+        select(g.source_id, g.partition, g.planned_through, d.committed_through, m.published_through)
         .join_from(t.progress, t.source, t.source.c.id == g.source_id)
-        .outerjoin(t.committed, mine)
+        .outerjoin(t.committed, and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition))
+        .outerjoin(t.published, and_(m.asset == asset, m.source_id == g.source_id, m.partition == g.partition))
         .where(t.source.c.stream == stream, *([] if gone else [t.source.c.retired_at.is_(None)]))
-        .order_by(g.source_id, g.partition)
     ).all()
-    new = {(row.source_id, row.partition) for row in rows if row.committed_through is None}
+    found = {(row.source_id, row.partition) for row in rows if row.committed_through is None}
     waiting = [row for row in rows if row.committed_through is not None and row.committed_through < row.planned_through]
-    lacking = each(
-        connection,
-        [_lacking(asset, row.source_id, row.partition, above=row.committed_through).limit(1) for row in waiting],
-    )
-    return sorted(new | {(row.source_id, row.partition) for row in lacking})
+    looks: list[Select[Any]] = []
+    for row in waiting:
+        page = _page(asset, (row.source_id, row.partition), above=_from(row), limit=limit).subquery()
+        lacking = func.sum(case((_wanting(page.c, through=row.committed_through), 1), else_=0))
+        looks.append(
+            select(
+                literal(row.source_id).label("source_id"),
+                literal(row.partition).label("partition"),
+                func.count().label("seen"),
+                lacking.label("lacking"),
+            ).select_from(page)
+        )
+    found |= {(row.source_id, row.partition) for row in each(connection, looks) if row.lacking or row.seen == limit}
+    return sorted(found)
 
 
-def _add(engine: Engine, asset: str, place: tuple[int, int], *, limit: int, gone: bool) -> int:
+def _add(engine: Engine, asset: str, place: _Place, *, limit: int, gone: bool) -> tuple[int, bool]:
+    """Look at so many slices of a partition, and add what lacks; how many, and whether there may be more to see."""
     source_id, partition = place
     with write(engine) as connection:
         # Whoever plans this source, or does the same as this, waits here.
         locked = select(t.source.c.retired_at).where(t.source.c.id == source_id).with_for_update()
         if connection.scalar(locked) is not None and not gone:
-            return 0
+            return 0, False
         through = _through(connection, asset, source_id, partition)
         if through is None:
             through = _begin(connection, asset, source_id, partition)
-        missing = _lacking(asset, source_id, partition, above=through).order_by(t.slice_.c.start_offset)
-        found = connection.execute(missing.limit(limit)).all()
-        _insert(connection, asset, [row for row in found if row.kind == "normal"])
-        if any(row.kind != "normal" for row in found):
+        seen = connection.execute(_page(asset, place, above=max(through, _mark(connection, asset, place)), limit=limit))
+        rows = seen.all()
+        lacking = [row for row in rows if row.its is None and row.kind == "normal"]
+        _insert(connection, asset, lacking)
+        if any(row.kind != "normal" for row in rows):
             advance(connection, asset=asset, source_id=source_id, partition=partition)
-    return sum(row.kind == "normal" for row in found)
+        if len(rows) >= min(LOOK, limit):  # fewer are quickly seen again
+            _move_mark(connection, asset, place, to=rows[-1].end_offset)
+    return len(lacking), len(rows) == limit
+
+
+def _from(row: Row[Any]) -> int:
+    return max(row.committed_through, row.published_through or 0)
 
 
 def _through(connection: Connection, asset: str, source_id: int, partition: int) -> int | None:
@@ -116,16 +154,41 @@ def _insert(connection: Connection, asset: str, slices: Sequence[Row[Any]]) -> N
         connection.execute(insert(t.claim).from_select(["publication_id"], made))
 
 
-def _lacking(asset: str, source_id: int, partition: int, *, above: int) -> Select[Any]:
-    """Slices above the asset's committed row without a publication of it, and lost ones right at that."""
+def _page(asset: str, place: _Place, *, above: int, limit: int) -> Select[Any]:
+    """So many slices from an offset on, in order, each with the asset's publication of it."""
     s, p = t.slice_.c, t.publication.alias("its").c
     # Asked slice by slice, as in `committed.uncommitted_by`.
-    has = select(p.id).where(p.slice_id == s.id, p.asset == asset).scalar_subquery()
-    return select(s.id, s.source_id, s.partition, s.start_offset, s.end_offset, s.kind).where(
-        s.source_id == source_id,
-        s.partition == partition,
-        s.start_offset >= above,
-        s.is_open.is_(False),
-        has.is_(None),
-        (s.kind == "normal") | (s.start_offset == above),
+    its = select(p.id).where(p.slice_id == s.id, p.asset == asset).scalar_subquery().label("its")
+    return (
+        select(s.id, s.start_offset, s.end_offset, s.kind, its)
+        .where(
+            s.source_id == place[0],
+            s.partition == place[1],
+            s.start_offset >= above,
+            s.is_open.is_(False),
+        )
+        .order_by(s.start_offset)
+        .limit(limit)
     )
+
+
+def _wanting(page: Any, *, through: int) -> ColumnElement[bool]:
+    """Slices to land of which the asset has no publication, and lost ones right at its committed_through."""
+    return and_(page.its.is_(None), or_(page.kind == "normal", page.start_offset == through))
+
+
+def _mark(connection: Connection, asset: str, place: _Place) -> int:
+    return connection.scalar(select(t.published.c.published_through).where(*_of(asset, place))) or 0
+
+
+def _move_mark(connection: Connection, asset: str, place: _Place, *, to: int) -> None:
+    """Under the source's lock: nobody else writes it meanwhile."""
+    moved = connection.execute(update(t.published).where(*_of(asset, place)).values(published_through=to))
+    if moved.rowcount == 0:
+        new = {"asset": asset, "source_id": place[0], "partition": place[1], "published_through": to}
+        connection.execute(insert(t.published).values(**new))
+
+
+def _of(asset: str, place: _Place) -> tuple[ColumnElement[bool], ...]:
+    m = t.published.c
+    return (m.asset == asset, m.source_id == place[0], m.partition == place[1])

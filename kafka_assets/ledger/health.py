@@ -35,7 +35,7 @@ from kafka_assets.verdicts import ASKED_OFTEN, Place, Recent, Waiting
 
 NEWEST = 25
 """So many of each partition's newest slices are looked at."""
-LOWEST = 1000
+LOWEST = 100
 """Of what lies above committed_through, so many slices are looked at: one that was given up long ago has all of later
 history above it."""
 ROWS = 200_000

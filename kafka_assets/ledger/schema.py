@@ -16,7 +16,7 @@ from kafka_assets.ledger.drivers import make_sqlite_folder
 from kafka_assets.ledger.engine import read, shown, write
 from kafka_assets.ledger.tables import TABLES, ledger_version
 
-REVISION = "0003"
+REVISION = "0004"
 """The revision that this code works with; revisions count up, so that older and newer can be told apart."""
 
 _LOCK_SECONDS = 60

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import ge, lt
+from operator import ge, gt, lt
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, and_, func, select
 
 from kafka_assets.errors import UsageError
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.engine import read
 from kafka_assets.slices import SliceKey
 
@@ -73,10 +72,13 @@ def list_slices(
     wanted = wanted or Wanted()
     found: list[Row[Any]] = []
     with read(engine) as connection:
-        for place in _places(connection, stream, asset, wanted, gone=gone):
+        if state in ("planned", "failed"):
+            waiting = _slices(asset).where(*_of(stream, wanted, gone=gone), *_waiting(asset, state), *_meeting(wanted))
+            found += connection.execute(waiting.order_by(t.slice_.c.id.desc()).limit(limit))
+        for place in _places(connection, stream, asset, wanted, gone=gone) if state != "failed" else ():
             # Partition by partition, from its newest slice backwards: only so every database reads no more than it has
             # to say.
-            chosen = _slices(asset).where(*_meeting(place, wanted), *_in_state(state, place, asset))
+            chosen = _slices(asset).where(*_at(place, wanted), *_in_state(state, place), *_meeting(wanted))
             found += connection.execute(chosen.order_by(t.slice_.c.start_offset.desc()).limit(limit))
     newest = sorted(found, key=lambda row: row.id, reverse=True)[:limit]
     return sorted(map(_listed, newest), key=lambda one: one.key)
@@ -120,32 +122,46 @@ def _slices(asset: str) -> Any:
     )  # fmt: skip
 
 
+def _of(stream: str, wanted: Wanted, *, gone: bool) -> list[Any]:
+    src, g = t.source.c, t.progress.c
+    found: list[Any] = [src.stream == stream, *([] if gone else [src.retired_at.is_(None)])]
+    found += [] if wanted.topic is None else [src.topic == wanted.topic]
+    return found + ([] if wanted.partition is None else [g.partition == wanted.partition])
+
+
 def _places(connection: Connection, stream: str, asset: str, wanted: Wanted, *, gone: bool) -> Sequence[Row[Any]]:
-    """The partitions that may have such slices: where planning ends, and what the asset has committed."""
-    src, g, d = t.source.c, t.progress.c, t.committed.c
-    mine = and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition)
-    chosen = [src.stream == stream, *([] if gone else [src.retired_at.is_(None)])]
-    chosen += [] if wanted.topic is None else [src.topic == wanted.topic]
-    chosen += [] if wanted.partition is None else [g.partition == wanted.partition]
+    """The partitions that may have such slices: where planning ends, and above what the asset may lack one."""
+    src, g, d, m = t.source.c, t.progress.c, t.committed.c, t.published.c
     return connection.execute(
-        select(g.source_id, g.partition, g.planned_through, func.coalesce(d.committed_through, g.origin).label("done"))
+        select(
+            g.source_id, g.partition, g.planned_through,
+            func.coalesce(m.published_through, d.committed_through, g.origin).label("published"),
+        )
         .join_from(t.progress, t.source, src.id == g.source_id)
-        .outerjoin(t.committed, mine)
-        .where(*chosen)
-    ).all()
+        .outerjoin(t.committed, and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition))
+        .outerjoin(t.published, and_(m.asset == asset, m.source_id == g.source_id, m.partition == g.partition))
+        .where(*_of(stream, wanted, gone=gone))
+    ).all()  # fmt: skip
 
 
-def _meeting(place: Row[Any], wanted: Wanted) -> list[Any]:
-    s, p = t.slice_.c, t.publication.c
+def _at(place: Row[Any], wanted: Wanted) -> list[Any]:
+    """Of this partition, from the slice on that `wanted` begins in."""
+    s = t.slice_.c
     mine = [s.source_id == place.source_id, s.partition == place.partition]
-    found = list(mine)
-    if wanted.start is not None:
-        # Slices are a chain: the first that can reach beyond it is the last that begins at or below it.
-        o = t.slice_.alias("before").c
-        before = (o.source_id == place.source_id, o.partition == place.partition, o.start_offset <= wanted.start)
-        first = select(func.max(o.start_offset)).where(*before).scalar_subquery()
-        found += [s.start_offset >= func.coalesce(first, 0), s.end_offset > wanted.start]
+    if wanted.start is None:
+        return mine
+    # Slices are a chain: the first that can reach beyond it is the last that begins at or below it.
+    o = t.slice_.alias("before").c
+    before = (o.source_id == place.source_id, o.partition == place.partition, o.start_offset <= wanted.start)
+    first = select(func.max(o.start_offset)).where(*before).scalar_subquery()
+    return [*mine, s.start_offset >= func.coalesce(first, 0)]
+
+
+def _meeting(wanted: Wanted) -> list[Any]:
+    s, p = t.slice_.c, t.publication.c
+    found: list[Any] = []
     for value, column, meets in (
+        (wanted.start, s.end_offset, gt),
         (wanted.end, s.start_offset, lt),
         (wanted.since_ms, p.last_timestamp, ge),
         (wanted.until_ms, p.first_timestamp, lt),
@@ -155,20 +171,26 @@ def _meeting(place: Row[Any], wanted: Wanted) -> list[Any]:
     return found
 
 
-def _in_state(state: str | None, place: Row[Any], asset: str) -> list[Any]:
+def _waiting(asset: str, state: str) -> list[Any]:
+    """By the index of what is not committed."""
+    s, p = t.slice_.c, t.publication.c
+    waits = [p.state == state, p.state != "committed", p.asset == asset]
+    return [*waits, s.kind == "normal", s.is_open.is_(False)]
+
+
+def _in_state(state: str | None, place: Row[Any]) -> list[Any]:
     s, p = t.slice_.c, t.publication.c
     normal = [s.kind == "normal", s.is_open.is_(False)]
     if state is None:
         return []
     if state in ("lost", "skipped"):
-        return [s.kind == state]
+        return [s.kind == state, s.kind != "normal"]  # said for the index, which has only those
     if state == "open":
         return [s.is_open, s.end_offset == place.planned_through]
     if state == "committed":
         return [*normal, p.state == "committed"]
-    # What is not committed lies above what is.
-    wanting = [*normal, s.start_offset >= place.done, uncommitted_by(asset)]
-    return [*wanting, p.state == "failed"] if state == "failed" else [*wanting, func.coalesce(p.state, "") != "failed"]
+    # Planned, and nobody has given the asset its publication yet.
+    return [*normal, s.start_offset >= place.published, p.id.is_(None)]
 
 
 def _listed(row: Row[Any]) -> Listed:

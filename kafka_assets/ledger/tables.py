@@ -128,6 +128,10 @@ slice_ = table(
         "kafka_slice_prior_end", "prior_end", "source_id", "partition",
         comment="growing a live window looks for slices that follow it: without this, through all of them",
     ),
+    index(
+        "kafka_slice_unread", "source_id", "partition", "kind", "start_offset", where="kind <> 'normal'",
+        comment="finds what was lost or skipped without reading all that was not",
+    ),
 )  # fmt: skip
 
 publication = table(
@@ -245,6 +249,18 @@ committed = table(
     check("kafka_committed_not_negative", "committed_through >= 0", comment="no offset that Kafka cannot have"),
 )  # fmt: skip
 
+published = table(
+    "kafka_published",
+    "How far planning has seen that an asset lacks no publication; what it saw once it does not look through again",
+    column("asset", NAME, "the asset"),
+    column("source_id", BIG, "the source"),
+    column("partition", Integer(), "the Kafka partition"),
+    column("published_through", BIG, "below it each slice that is to land has a publication of the asset"),
+    # No reference to kafka_committed: writing the mark would wait for whoever commits.
+    key("kafka_published_pk", "asset", "source_id", "partition", comment="one mark per asset and partition"),
+    check("kafka_published_not_negative", "published_through >= 0", comment="no offset that Kafka cannot have"),
+)  # fmt: skip
+
 stall = table(
     "kafka_stall",
     "What keeps all of an asset from landing, and is no slice's fault; gone with the first slice that lands",
@@ -266,10 +282,10 @@ ledger_version = table(
     key("kafka_ledger_version_pkc", "version_num", comment="no revision is applied twice"),
 )
 
-TABLES = (source, progress, slice_, publication, claim, committed, stall, target, quarantine, tombstone)
+TABLES = (source, progress, slice_, publication, claim, committed, published, stall, target, quarantine, tombstone)
 """In an order in which they can be made, and read."""
 
 __all__ = [
-    "TABLES", "claim", "committed", "ledger_version", "metadata", "progress", "publication", "quarantine", "slice_",
-    "source", "stall", "target", "tombstone",
+    "TABLES", "claim", "committed", "ledger_version", "metadata", "progress", "publication", "published", "quarantine",
+    "slice_", "source", "stall", "target", "tombstone",
 ]  # fmt: skip

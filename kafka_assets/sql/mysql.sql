@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in MySQL, as of revision 0003.
+-- The ledger of kafka_assets in MySQL, as of revision 0004.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 -- Which migration this ledger stands at
@@ -97,6 +97,8 @@ CREATE TABLE kafka_slice (
 
 CREATE INDEX kafka_slice_prior_end ON kafka_slice (prior_end, source_id, `partition`) COMMENT 'growing a live window looks for slices that follow it: without this, through all of them';
 
+CREATE INDEX kafka_slice_unread ON kafka_slice (source_id, `partition`, kind, start_offset) COMMENT 'finds what was lost or skipped without reading all that was not';
+
 -- One asset's result for one slice; its counts commit together with its rows
 CREATE TABLE kafka_publication (
     id BIGINT NOT NULL COMMENT 'names the publication' AUTO_INCREMENT,
@@ -187,6 +189,18 @@ CREATE TABLE kafka_committed (
     -- no offset that Kafka cannot have
     CONSTRAINT kafka_committed_not_negative CHECK (committed_through >= 0)
 ) ENGINE=InnoDB CHARSET=utf8mb4 COMMENT='Per asset and partition the offset below which everything is committed, lost or skipped' COLLATE utf8mb4_bin;
+
+-- How far planning has seen that an asset lacks no publication; what it saw once it does not look through again
+CREATE TABLE kafka_published (
+    asset VARCHAR(255) NOT NULL COMMENT 'the asset',
+    source_id BIGINT NOT NULL COMMENT 'the source',
+    `partition` INTEGER NOT NULL COMMENT 'the Kafka partition',
+    published_through BIGINT NOT NULL COMMENT 'below it each slice that is to land has a publication of the asset',
+    -- one mark per asset and partition
+    CONSTRAINT kafka_published_pk PRIMARY KEY (asset, source_id, `partition`),
+    -- no offset that Kafka cannot have
+    CONSTRAINT kafka_published_not_negative CHECK (published_through >= 0)
+) ENGINE=InnoDB CHARSET=utf8mb4 COMMENT='How far planning has seen that an asset lacks no publication; what it saw once it does not look through again' COLLATE utf8mb4_bin;
 
 -- What keeps all of an asset from landing, and is no slice's fault; gone with the first slice that lands
 CREATE TABLE kafka_stall (
@@ -387,4 +401,4 @@ JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
 LEFT JOIN kafka_target t ON t.asset = u.asset;
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0003');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0004');

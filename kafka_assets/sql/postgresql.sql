@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in PostgreSQL, as of revision 0003.
+-- The ledger of kafka_assets in PostgreSQL, as of revision 0004.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 CREATE TABLE kafka_ledger_version (
@@ -140,6 +140,8 @@ CREATE TABLE kafka_slice (
 
 CREATE INDEX kafka_slice_prior_end ON kafka_slice (prior_end, source_id, partition);
 
+CREATE INDEX kafka_slice_unread ON kafka_slice (source_id, partition, kind, start_offset) WHERE kind <> 'normal';
+
 COMMENT ON TABLE kafka_slice IS 'Offsets [start, end) of one partition, in a chain: each but the first starts where another one ends';
 
 COMMENT ON COLUMN kafka_slice.id IS 'names the slice';
@@ -189,6 +191,8 @@ COMMENT ON CONSTRAINT kafka_slice_open ON kafka_slice IS 'what is lost or skippe
 COMMENT ON CONSTRAINT kafka_slice_reason ON kafka_slice IS 'nothing is lost in silence';
 
 COMMENT ON INDEX kafka_slice_prior_end IS 'growing a live window looks for slices that follow it: without this, through all of them';
+
+COMMENT ON INDEX kafka_slice_unread IS 'finds what was lost or skipped without reading all that was not';
 
 CREATE TABLE kafka_publication (
     id BIGSERIAL NOT NULL,
@@ -386,6 +390,29 @@ COMMENT ON CONSTRAINT kafka_committed_pk ON kafka_committed IS 'one answer to: u
 COMMENT ON CONSTRAINT kafka_committed_partition ON kafka_committed IS 'no answer about a partition that is not planned';
 
 COMMENT ON CONSTRAINT kafka_committed_not_negative ON kafka_committed IS 'no offset that Kafka cannot have';
+
+CREATE TABLE kafka_published (
+    asset VARCHAR(255) NOT NULL,
+    source_id BIGINT NOT NULL,
+    partition INTEGER NOT NULL,
+    published_through BIGINT NOT NULL,
+    CONSTRAINT kafka_published_pk PRIMARY KEY (asset, source_id, partition),
+    CONSTRAINT kafka_published_not_negative CHECK (published_through >= 0)
+);
+
+COMMENT ON TABLE kafka_published IS 'How far planning has seen that an asset lacks no publication; what it saw once it does not look through again';
+
+COMMENT ON COLUMN kafka_published.asset IS 'the asset';
+
+COMMENT ON COLUMN kafka_published.source_id IS 'the source';
+
+COMMENT ON COLUMN kafka_published.partition IS 'the Kafka partition';
+
+COMMENT ON COLUMN kafka_published.published_through IS 'below it each slice that is to land has a publication of the asset';
+
+COMMENT ON CONSTRAINT kafka_published_pk ON kafka_published IS 'one mark per asset and partition';
+
+COMMENT ON CONSTRAINT kafka_published_not_negative ON kafka_published IS 'no offset that Kafka cannot have';
 
 CREATE TABLE kafka_stall (
     asset VARCHAR(255) NOT NULL,
@@ -681,4 +708,4 @@ LEFT JOIN kafka_target t ON t.asset = u.asset;
 
 COMMENT ON VIEW kafka_lineage IS 'From a row to its slice, run and code: joined by kafka_source, kafka_partition, kafka_offset in [start, end)';
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0003');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0004');

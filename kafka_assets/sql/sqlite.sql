@@ -1,4 +1,4 @@
--- The ledger of kafka_assets in SQLite, as of revision 0003.
+-- The ledger of kafka_assets in SQLite, as of revision 0004.
 -- Rendered from kafka_assets/ledger by `kafka-assets db sql`; a change is made there.
 
 -- Which migration this ledger stands at
@@ -129,6 +129,9 @@ CREATE TABLE kafka_slice (
 
 -- growing a live window looks for slices that follow it: without this, through all of them
 CREATE INDEX kafka_slice_prior_end ON kafka_slice (prior_end, source_id, partition);
+
+-- finds what was lost or skipped without reading all that was not
+CREATE INDEX kafka_slice_unread ON kafka_slice (source_id, partition, kind, start_offset) WHERE kind <> 'normal';
 
 -- One asset's result for one slice; its counts commit together with its rows
 CREATE TABLE kafka_publication (
@@ -262,6 +265,22 @@ CREATE TABLE kafka_committed (
     CONSTRAINT kafka_committed_partition FOREIGN KEY(source_id, partition) REFERENCES kafka_progress (source_id, partition),
     -- no offset that Kafka cannot have
     CONSTRAINT kafka_committed_not_negative CHECK (committed_through >= 0)
+);
+
+-- How far planning has seen that an asset lacks no publication; what it saw once it does not look through again
+CREATE TABLE kafka_published (
+    -- the asset
+    asset VARCHAR(255) NOT NULL,
+    -- the source
+    source_id BIGINT NOT NULL,
+    -- the Kafka partition
+    partition INTEGER NOT NULL,
+    -- below it each slice that is to land has a publication of the asset
+    published_through BIGINT NOT NULL,
+    -- one mark per asset and partition
+    CONSTRAINT kafka_published_pk PRIMARY KEY (asset, source_id, partition),
+    -- no offset that Kafka cannot have
+    CONSTRAINT kafka_published_not_negative CHECK (published_through >= 0)
 );
 
 -- What keeps all of an asset from landing, and is no slice's fault; gone with the first slice that lands
@@ -499,4 +518,4 @@ JOIN kafka_source r ON r.id = s.source_id
 LEFT JOIN kafka_publication u ON u.slice_id = s.id
 LEFT JOIN kafka_target t ON t.asset = u.asset;
 
-INSERT INTO kafka_ledger_version (version_num) VALUES ('0003');
+INSERT INTO kafka_ledger_version (version_num) VALUES ('0004');

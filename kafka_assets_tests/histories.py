@@ -1,0 +1,41 @@
+"""Two ledgers that differ in history alone, and what is read on each."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from kafka_assets.audit.bench_ledger import analyze, desk, reads_of
+from kafka_assets.audit.scratch import scratch_ledger
+from kafka_assets.ledger import behind, derived, health
+
+SIZES = (3_000, 9_000)
+COUNTS_QUARANTINE = "command: streams"
+"""It counts what is in quarantine, and so reads more where more is."""
+
+
+def grown(url: str, patch: pytest.MonkeyPatch, *, within: float = 1.05) -> dict[str, tuple[int, int]]:
+    """The operations that read more with three times the history, with how much that is on each ledger.
+
+    What is bounded by a number is bounded by a small one here, so that little history is enough to reach it.
+    """
+    for module, name in (
+        (behind, "LATELY"),
+        (health, "LATELY"),
+        (behind, "_PAGE"),
+        (health, "LOWEST"),
+        (derived, "LOOK"),
+    ):
+        patch.setattr(module, name, 10)
+    with ExitStack() as stack:
+        reads: list[dict[str, int]] = []
+        for size in SIZES:
+            one = stack.enter_context(desk(stack.enter_context(scratch_ledger(url)), slices=size))
+            analyze(one.engine)
+            reads.append(reads_of(one))
+    few, many = reads
+    assert all(few.values()), "whoever reads nothing was not counted"
+    return {
+        name: (few[name], many[name]) for name in few if many[name] > within * few[name] and name != COUNTS_QUARANTINE
+    }
