@@ -45,7 +45,7 @@ from kafka_assets.ledger.requests import (
 )
 from kafka_assets.ledger.slice_list import Wanted, find_slices, list_slices
 from kafka_assets.ledger.sources import known_partitions, known_sources, source_in
-from kafka_assets.ledger.stalls import stalls
+from kafka_assets.ledger.stalls import stall, stalls
 from kafka_assets.ledger.standing import ends_of, remaining
 from kafka_assets.ledger.windows import Author
 from kafka_assets.plan import NewSlice, Offsets, SkipPolicy
@@ -61,7 +61,9 @@ from kafka_assets.streams import Stream, declare
 
 LITTLE = 10_000
 """The history that others are compared with, in slices."""
-ROUNDS = 9
+ROUNDS = 25
+SHOWN = 20
+"""So many slices or records are shown by a command."""
 _BATCH = 10
 """So many slices, each of another partition, are landed by one run."""
 _SCHEMA = pa.schema([("id", pa.int64()), (PARTITION, pa.int32()), (OFFSET, pa.int64())])
@@ -119,7 +121,7 @@ class Desk:
             "command: replay by offsets": self._by_offsets,
             "command: replay by key": self._by_key,
             "command: run, what is left": self._remaining,
-            "command: quarantine list": self._quarantined,
+            "command: quarantine show": self._quarantined,
             **{f"query: {name}": self._query(query) for name, query in _queries().items()},
             "library: next offsets": lambda: next_offsets(self.engine, group=LANDED),
         }
@@ -238,7 +240,7 @@ class Desk:
         stream_standing(self.engine, list(self.streams.values()))
 
     def _slices(self, state: str) -> Operation:
-        return lambda: list_slices(self.engine, stream=LANDED, asset=LANDED, state=state or None, limit=20)
+        return lambda: list_slices(self.engine, stream=LANDED, asset=LANDED, state=state or None, limit=SHOWN)
 
     def _by_offsets(self) -> None:
         start = _middle(self.history)
@@ -252,7 +254,7 @@ class Desk:
         remaining(self.engine, ends_of(self.engine, assets=sorted(self.streams)))
 
     def _quarantined(self) -> None:
-        quarantined(self.engine, asset=LANDED, limit=20)
+        quarantined(self.engine, asset=LANDED, limit=SHOWN)
 
     def _query(self, query: str) -> Operation:
         def ask() -> None:
@@ -300,6 +302,7 @@ def desk(engine: Engine, *, slices: int, say: Callable[[str], None] = lambda wha
         )
     ends = {name: dict(mine) for name, mine in history.ends.items()}
     made = Desk(engine, history, ends, orders, live, streams=streams)
+    stall(engine, asset=BUSY, failure="the table cannot be made", code_version="bench")
     for stream in (LANDED, BUSY, RETIRED):
         planned = made.plan(stream, count=2)
         _give_up(engine, planned[5], asset=stream)
@@ -354,8 +357,10 @@ def bench_ledger(
 ) -> list[Figure]:
     """What each operation takes, and how many rows it reads, with so much history beside what it does with little.
 
-    Both ledgers are asked in turns. Rows are counted once as the history was loaded, and once when the server knows
-    its statistics, as it does of a ledger that grew: the greater number counts.
+    Both ledgers are asked in turns, operation by operation, and not always the same one first: what the machine does
+    beside this slows both. The first round warms up and is not counted; of the others the median is. Rows are counted
+    once as the history was loaded, and once when the server knows its statistics, as it does of a ledger that grew:
+    the greater number counts.
     """
     with ExitStack() as stack:
         desks = {
@@ -369,14 +374,16 @@ def bench_ledger(
             analyze(one.engine)
             known = reads_of(one)
             reads[size] = {name: max(loaded[name], known[name]) for name in loaded}
-        took: dict[int, dict[str, list[float]]] = {size: {} for size in desks}
-        for number in range(1, rounds + 1):
-            say(f"round {number} of {rounds}")
-            for size, one in desks.items():
-                for name, operation in one.operations.items():
+        took: dict[int, dict[str, list[float]]] = {size: {name: [] for name in reads[size]} for size in desks}
+        for number in range(rounds + 1):
+            say(f"round {number} of {rounds}" if number else "warming up")
+            for name in reads[LITTLE]:
+                for size in sorted(desks, reverse=number % 2 == 1):
+                    operation = desks[size].operations[name]
                     began = time.perf_counter()
                     operation()
-                    took[size].setdefault(name, []).append(time.perf_counter() - began)
+                    if number:
+                        took[size][name].append(time.perf_counter() - began)
     unit = "steps" if make_url(url).get_backend_name() == "sqlite" else "rows"
     figures: list[Figure] = []
     for name in reads[LITTLE]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Engine, case, func, select
+from sqlalchemy import Engine, Select, case, func, literal, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger import views
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.publications import each
 from kafka_assets.ledger.requests import given_up, waiting
 from kafka_assets.ledger.schema import current_revision, require_schema
 from kafka_assets.streams import Stream
+
+QUARANTINED = 1_000
+"""So many bad records of an asset are counted: nothing removes them, and whoever asks where streams stand does not wait
+for all that ever was bad."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,9 @@ class StreamStanding:
     failed: int
     """Slices that were given up."""
     quarantined: int
-    """Records."""
+    """Records; counted up to `QUARANTINED`."""
+    more_quarantined: bool
+    """Whether there are more than were counted."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,8 @@ def stream_standing(engine: Engine, streams: Sequence[Stream]) -> list[StreamSta
             lag=sum(part.lag for part in behind if part.asset == one.asset),
             waiting=waits.get(one.asset, 0),
             failed=failed.get(one.asset, 0),
-            quarantined=bad.get(one.asset, 0),
+            quarantined=min(bad.get(one.asset, 0), QUARANTINED),
+            more_quarantined=bad.get(one.asset, 0) > QUARANTINED,
         )
         for one in streams
     ]
@@ -109,8 +118,9 @@ def lags(engine: Engine, *, assets: Collection[str]) -> list[PartitionLag]:
 
 def _quarantined(engine: Engine, assets: Collection[str]) -> dict[str, int]:
     q = t.quarantine.c
+    counts: list[Select[Any]] = []
+    for asset in sorted(assets):
+        some = select(q.kafka_offset).where(q.asset == asset).limit(QUARANTINED + 1).subquery()
+        counts.append(select(literal(asset).label("asset"), func.count().label("records")).select_from(some))
     with read(engine) as connection:
-        rows = connection.execute(
-            select(q.asset, func.count()).where(q.asset.in_(sorted(assets))).group_by(q.asset)
-        ).all()
-    return {row[0]: row[1] for row in rows}
+        return {row.asset: row.records for row in each(connection, counts)}

@@ -47,6 +47,7 @@ def streams(as_json: AsJson = False) -> None:
         print_json(rows)
     else:
         live = ("live",) if any(row["live"] for row in rows) else ()
+        rows = [{**row, "quarantined": f"{row['quarantined']}{'+' if row['more_quarantined'] else ''}"} for row in rows]
         print_table(
             ("stream", "reads", "target", "mode", "partitions", *live, "lag", "waiting", "failed", "quarantined"), rows
         )

@@ -73,19 +73,26 @@ def quarantined(
 ) -> list[Quarantined]:
     """The records themselves, by place, beginning at an offset where one is given."""
     q, src = t.quarantine.c, t.source.c
-    statement = (
-        select(
-            q.asset, src.topic, src.incarnation, q.kafka_partition, q.kafka_offset, q.code, q.field, q.reason,
-            q.key_bytes, q.value_bytes, q.key, q.value, q.headers, q.kafka_timestamp, q.quarantined_at,
-        )
-        .join_from(t.quarantine, t.source, q.kafka_source == src.id)
+    some = (
+        select(t.quarantine)
         .where(q.asset == asset)
         .order_by(q.kafka_source, q.kafka_partition, q.kafka_offset)
         .limit(limit)
-    )  # fmt: skip
+    )
     if partition is not None:
-        statement = statement.where(q.kafka_partition == partition)
+        some = some.where(q.kafka_partition == partition)
     if offset is not None:
-        statement = statement.where(q.kafka_offset >= offset)
+        some = some.where(q.kafka_offset >= offset)
+    # So many first, and then their topics: of a join MariaDB reads all there is, and sorts it.
+    found = some.subquery()
+    f = found.c
+    statement = (
+        select(
+            f.asset, src.topic, src.incarnation, f.kafka_partition, f.kafka_offset, f.code, f.field, f.reason,
+            f.key_bytes, f.value_bytes, f.key, f.value, f.headers, f.kafka_timestamp, f.quarantined_at,
+        )
+        .join_from(found, t.source, f.kafka_source == src.id)
+        .order_by(f.kafka_source, f.kafka_partition, f.kafka_offset)
+    )  # fmt: skip
     with read(engine) as connection:
         return [Quarantined(*row) for row in connection.execute(statement)]

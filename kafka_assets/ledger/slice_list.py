@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import ge, gt, lt
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, and_, func, select
+from sqlalchemy import Connection, Engine, Row, and_, case, func, select
 
 from kafka_assets.errors import UsageError
 from kafka_assets.ledger import tables as t
@@ -132,10 +132,12 @@ def _of(stream: str, wanted: Wanted, *, gone: bool) -> list[Any]:
 def _places(connection: Connection, stream: str, asset: str, wanted: Wanted, *, gone: bool) -> Sequence[Row[Any]]:
     """The partitions that may have such slices: where planning ends, and above what the asset may lack one."""
     src, g, d, m = t.source.c, t.progress.c, t.committed.c, t.published.c
+    done, seen = func.coalesce(d.committed_through, g.origin), func.coalesce(m.published_through, 0)
     return connection.execute(
         select(
             g.source_id, g.partition, g.planned_through,
-            func.coalesce(m.published_through, d.committed_through, g.origin).label("published"),
+            # The mark is moved only where much lies above what is committed, and else stays far behind that.
+            case((seen > done, seen), else_=done).label("published"),
         )
         .join_from(t.progress, t.source, src.id == g.source_id)
         .outerjoin(t.committed, and_(d.asset == asset, d.source_id == g.source_id, d.partition == g.partition))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+from kafka_assets.audit import streams
 from kafka_assets.audit.taking_over import Columns, origins, sql_offsets, table_offsets
 from kafka_assets.broker.offsets import PartitionOffsets
 from kafka_assets.cli.asking import milliseconds, shown_time
@@ -56,6 +57,25 @@ def test_streams_show_where_they_stand(command: Commands, history: Engine) -> No
     assert (one["stream"], one["reads"], one["target"], one["mode"]) == ("orders", "orders", "orders", "append")
     assert (one["partitions"], one["lag"], one["waiting"], one["failed"], one["quarantined"]) == (1, 35, 1, 1, 1)
     assert "orders" in command("streams", code=1).out
+
+
+@pytest.mark.slow
+def test_streams_count_bad_records_up_to_a_number(
+    command: Commands, history: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with write(history) as connection:
+        connection.execute(
+            text(
+                "insert into kafka_quarantine (asset, kafka_source, kafka_partition, kafka_offset, slice_id, reason,"
+                " quarantined_at) select asset, kafka_source, kafka_partition, 5, slice_id, reason, quarantined_at"
+                " from kafka_quarantine"
+            )
+        )
+    for most, shown in ((2, (2, False)), (1, (1, True))):
+        monkeypatch.setattr(streams, "QUARANTINED", most)
+        [one] = command("streams", "--json", code=1).json
+        assert (one["quarantined"], one["more_quarantined"]) == shown
+    assert "1+" in command("streams", code=1).out
 
 
 @pytest.mark.slow
