@@ -19,6 +19,7 @@ from kafka_assets.ledger import derived
 from kafka_assets.ledger.claims import claim
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.gone import leave_gone
 from kafka_assets.ledger.health import gaps_of
 from kafka_assets.ledger.publications import find
 from kafka_assets.ledger.requests import due
@@ -251,6 +252,20 @@ class DownstreamContract:
         plan(engine, slices=[(0, 3)], topic_id="id-2")
         assert add_publications(engine, asset="root", stream=ASSET, gone=False) == 1
         assert add_publications(engine, asset=BELOW, stream=ASSET) == 2
+
+    def test_nobody_waits_for_what_the_asset_above_cannot_land_of_a_topic_that_is_gone(self, engine: Engine) -> None:
+        [key] = plan(engine, slices=[(0, 5)])
+        upstream(engine, key)
+        assert add_publications(engine, asset="root", stream=ASSET, gone=False) == 1
+        assert add_publications(engine, asset=BELOW, stream=ASSET) == 1
+        assert leave_gone(engine, asset="root") == 0, "the topic is there"
+        plan(engine, slices=[(0, 3)], topic_id="id-2")
+        assert leave_gone(engine, asset=BELOW, upstream="root") == 0, "a run of the one above may still commit it"
+        assert leave_gone(engine, asset="root") == 1
+        assert leave_gone(engine, asset=BELOW, upstream=ASSET) == 0, "its rows are there"
+        assert leave_gone(engine, asset=BELOW, upstream="root") == 1
+        assert [leave_gone(engine, asset=BELOW, upstream=one) for one in ("root", ASSET)] == [0, 0]
+        assert due(engine, asset=BELOW, upstream=ASSET, limit=10) == []
 
     def test_a_topic_that_goes_meanwhile_gets_no_publications_of_a_root(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch

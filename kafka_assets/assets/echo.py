@@ -183,7 +183,7 @@ def _sweep(
     unsettled |= by_asset.keys() - settled.keys()  # declared in the middle of a sweep
     for one in looked.swept:
         if one.id <= through and one.asset not in unsettled:
-            if one.lost or one.id in forgotten:
+            if one.lost or one.gone or one.id in forgotten:
                 settled[one.asset] = one.id
             else:
                 unsettled.add(one.asset)

@@ -24,6 +24,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
 from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
+from kafka_assets.ledger.gone import GONE, leave_gone
 from kafka_assets.ledger.janitor import end_expired, end_live
 from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import given_up, rearm, waiting
@@ -120,7 +121,8 @@ def tick(
         if connected and seen is not None:
             _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
         standing = stalls(engine, assets=[stream.asset for stream in streams])
-        requests = _Requests(result, caller, standing, engine=engine, instance=instance, log=log)
+        retired = {name for name, mine in sources.items() if any(one.retired for one in mine)}
+        requests = _Requests(result, caller, standing, retired, engine=engine, instance=instance, log=log)
         for stream in _in_turn(streams, at.turn):
             result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
@@ -202,6 +204,8 @@ class _Requests:
     result: Tick
     caller: Caller
     stalls: Mapping[str, Stall]
+    retired: Collection[str]
+    """Streams that read topics which are gone."""
     _: KW_ONLY
     engine: Engine
     instance: dg.DagsterInstance
@@ -212,6 +216,8 @@ class _Requests:
         """Runs of a stream. Those of an asset that reads another one's rows need no broker."""
         version, stalled = self.caller.versions.get(stream.name), self.stalls.get(stream.asset)
         self._add_publications(stream)
+        if root_of(stream) in self.retired:
+            self._leave_gone(stream)
         if version is not None:
             self._rearm(stream, version)
         if stalled is None or self.caller.again or stalled.may_be_tried(version):
@@ -238,6 +244,12 @@ class _Requests:
             self.engine, asset=stream.asset, stream=root_of(stream), gone=root, until=self.until
         )
         self.result.unsettled |= root and time.monotonic() > self.until
+
+    def _leave_gone(self, stream: Stream) -> None:
+        upstream = stream.upstream if isinstance(stream, Derived) else None
+        left = leave_gone(self.engine, asset=stream.asset, upstream=upstream)
+        if left:
+            self.log.warning(f"{stream.name}: {left} slices are not landed under {stream.asset!r}: {GONE}")
 
     def _rearm(self, stream: Stream, version: str) -> None:
         again = rearm(self.engine, asset=stream.asset, code_version=version, max_attempts=stream.max_attempts)

@@ -26,6 +26,7 @@ from kafka_assets.ledger.behind import LATELY, skipped_lately
 from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.constructs import now_ms, target_clause
 from kafka_assets.ledger.engine import read, snapshot
+from kafka_assets.ledger.gone import not_gone
 from kafka_assets.ledger.publications import each
 from kafka_assets.ledger.requests import waits
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -201,7 +202,7 @@ def _below(connection: Connection, asset: str) -> int:
 
 def _waiting(connection: Connection, asset: str) -> Waiting:
     p, s, c = t.publication.c, t.slice_.c, t.claim.c
-    mine = and_(*waits(asset), s.kind == "normal")
+    mine = and_(*waits(asset), s.kind == "normal", not_gone())
     joined = t.publication.join(t.slice_, s.id == p.slice_id).join(t.claim, c.publication_id == p.id)
     often = and_(p.state == "planned", c.requests >= ASKED_OFTEN)
     counts = connection.execute(

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Engine, func, literal, select, update
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.gone import not_gone
 from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.slices import SliceKey
 
@@ -109,14 +110,17 @@ def waiting(engine: Engine, *, assets: Collection[str], topics: Collection[str] 
 def given_up(engine: Engine, *, assets: Collection[str]) -> dict[str, int]:
     """How many slices of each asset failed too often alone, and wait for somebody.
 
-    Not those of a topic that was deleted since: they are recorded as lost, and there is nothing to be done.
+    Not those of a topic that was deleted since: they are recorded as lost, or landed by another asset, and there is
+    nothing to be done.
     """
-    p, s = t.publication.c, t.slice_.c
+    p, s, c = t.publication.c, t.slice_.c, t.claim.c
     with read(engine) as connection:
         rows = connection.execute(
             select(p.asset, func.count())
             .join_from(t.publication, t.slice_, p.slice_id == s.id)
+            .join(t.claim, c.publication_id == p.id)
             .where(p.asset.in_(sorted(assets)), p.state == "failed", p.state != "committed", s.kind == "normal")
+            .where(not_gone())
             .group_by(p.asset)
         ).all()
     return {row[0]: row[1] for row in rows}

@@ -22,10 +22,12 @@ from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
 from kafka_assets.broker.connection import Connection
 from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
-from kafka_assets.ledger import requests
+from kafka_assets.ledger import requests, told
 from kafka_assets.ledger.backends import unconnected
 from kafka_assets.ledger.claims import claim, record_failure, release
-from kafka_assets.ledger.engine import make_engine, write
+from kafka_assets.ledger.engine import make_engine, read, write
+from kafka_assets.ledger.gone import leave_gone
+from kafka_assets.ledger.health import health
 from kafka_assets.ledger.publications import find
 from kafka_assets.ledger.stalls import stall
 from kafka_assets.slices import SliceKey
@@ -532,6 +534,30 @@ def test_a_given_up_slice_of_a_topic_that_was_created_again_is_nobodys_trouble(d
     assert rows(desk.engine, "select kind from kafka_slice where end_offset = 10") == [("lost",)]
     assert requests.given_up(desk.engine, assets=[ASSET]) == {}
     assert desk.tick().troubles == []
+
+
+def test_what_another_group_has_of_a_topic_that_was_created_again_waits_for_nobody(desk: Desk, broker: Broker) -> None:
+    """Those slices are not lost, since somebody has their rows; and whoever reads records can land none of them."""
+    broker.set("orders", 20)
+    desk.settle()
+    desk.stream = orders(group="loader")
+    desk.tick()
+    keys = set(desk.keys)
+    broker.set("orders", 5, topic_id="id-2")
+    desk.tick()
+    found = desk.tick()
+    assert found.troubles == []
+    old = "select p.asset, p.state from kafka_publication p join kafka_slice s on s.id = p.slice_id where source_id = 1"
+    assert set(rows(desk.engine, old)) == {(ASSET, "committed"), ("loader", "failed")}
+    assert requests.given_up(desk.engine, assets=["loader"]) == {}
+    waiting = health(desk.engine, asset="loader", target="orders", counted=False).waiting
+    assert (waiting.slices, waiting.failed, waiting.reason) == (1, 0, "")
+    with read(desk.engine) as connection:
+        [planned] = told.unfinished(connection, assets=["loader"])
+        assert [one.key.incarnation for one in told.those(connection, [planned])] == [2]
+    assert keys <= set(desk.keys), "the keys are those of the rows that stand, too"
+    assert requests.rearm(desk.engine, asset="loader", code_version="new", max_attempts=5) == 0
+    assert leave_gone(desk.engine, asset="loader") == 0
 
 
 def test_what_is_planned_of_a_topic_that_the_stream_names_no_more_is_landed(desk: Desk, broker: Broker) -> None:
