@@ -38,6 +38,8 @@ class StreamPlan:
     """How many slices the tick may plan."""
     until: float
     """On the monotonic clock: when it must be done, since Dagster ends an evaluation that takes a minute."""
+    quiet: Collection[int] = ()
+    """The sources of which there is nothing to plan, and the look at them is written down."""
     troubles: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     """What is left to others."""
@@ -64,6 +66,8 @@ class StreamPlan:
             )
         candidates: dict[Where, Candidate] = {}
         for topic, source in self._sources(found).items():
+            if source.id in self.quiet:
+                continue
             with self._told():
                 candidates.update(self._candidates(source, found[topic]))
         # Who waits longest comes first: whoever got nothing in this tick is before the others in the next.
@@ -84,7 +88,7 @@ class StreamPlan:
         return meet_topics(self.engine, self.stream, ids, known=self.sources, attempt=self._told)
 
     def _candidates(self, source: Source, found: TopicOffsets) -> dict[Where, Candidate]:
-        offsets = _offsets(found)
+        offsets = offsets_of(found)
         fresh = offsets.keys() - self.partitions.get(source.id, set())
         begin = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
         progress = self._progress(source, offsets, begin)
@@ -167,7 +171,7 @@ class StreamPlan:
                 why=f"its id was {source.topic_id}, and is now {again.topic_id}",
                 cure="nothing: the next tick plans the new topic",
             )
-        return _offsets(again)
+        return offsets_of(again)
 
     def _origins(self, source: Source, fresh: Sequence[int], *, offsets: Mapping[int, Offsets]) -> dict[int, int]:
         known = self.partitions.get(source.id, set())
@@ -221,7 +225,7 @@ class Candidate:
     new: list[NewSlice]
 
 
-def _offsets(found: TopicOffsets) -> dict[int, Offsets]:
+def offsets_of(found: TopicOffsets) -> dict[int, Offsets]:
     return {
         number: Offsets(part.log_start, part.last_stable, part.high_watermark)
         for number, part in found.partitions.items()

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.echo import Echo, echo
-from kafka_assets.assets.planning import StreamPlan, passes
+from kafka_assets.assets.planning import StreamPlan, offsets_of, passes
 from kafka_assets.assets.requesting import request_runs
 from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.broker.connection import Connection
@@ -26,6 +26,7 @@ from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.gone import GONE, leave_gone
 from kafka_assets.ledger.janitor import end_expired, end_live
+from kafka_assets.ledger.planning import Looked, observe_quiet
 from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import given_up, rearm, waiting
 from kafka_assets.ledger.schema import ensure_schema
@@ -166,6 +167,7 @@ def _plan(
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine])
     # What waits of a topic that is gone can be asked for by nobody: it must not take the others' places for ever.
     waits = waiting(engine, assets=[stream.asset for stream in streams], topics=shown(seen))
+    quiet = result.attempt(lambda: observe_quiet(engine, _looks(streams, seen, sources)))
     for stream in streams:
         plan = StreamPlan(
             stream=stream,
@@ -175,6 +177,7 @@ def _plan(
             partitions=partitions,
             room=max(0, min(stream.slices.per_tick, stream.slices.waiting - waits.get(stream.asset, 0))),
             until=until,
+            quiet=quiet or (),
         )
         topics = stream.matching(seen)
         plan.run({topic: seen[topic] for topic in topics}, there=seen.keys())
@@ -185,6 +188,22 @@ def _plan(
         result.skipped += plan.skipped
         result.planned += plan.planned
         result.unsettled |= plan.unsettled
+
+
+def _looks(
+    streams: Sequence[Stream], seen: Mapping[str, Observation], sources: Mapping[str, Sequence[Source]]
+) -> list[Looked]:
+    """What the broker said of the topics that are known: each by the source that has its id."""
+    return [
+        Looked(source, stream.asset, offsets_of(found))
+        for stream in streams
+        for topic in stream.matching(seen)
+        for source in sources[stream.name]
+        if source.topic == topic
+        and not source.retired
+        and isinstance(found := seen[topic], TopicOffsets)
+        and found.topic_id == source.topic_id
+    ]
 
 
 def shown(seen: Mapping[str, Observation]) -> set[str]:

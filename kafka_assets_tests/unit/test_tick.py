@@ -31,6 +31,7 @@ from kafka_assets.ledger.health import health
 from kafka_assets.ledger.publications import find
 from kafka_assets.ledger.stalls import stall
 from kafka_assets.slices import SliceKey
+from kafka_assets.streams import declare
 from kafka_assets_tests.ledgers import ASSET, rows, scalar
 from kafka_assets_tests.ticking import Broker, Desk, Killed, at_commits, killing, orders
 
@@ -370,6 +371,39 @@ def test_an_idle_tick_asks_as_often_whatever_there_is(desk: Desk, broker: Broker
         event.remove(Engine, "before_cursor_execute", count)
     assert len(desk.keys) == 100
     assert len(many) == len(few)
+
+
+def test_all_quiet_topics_are_looked_at_by_one_transaction(desk: Desk, broker: Broker) -> None:
+    names = ("a", "b", "c")
+    slices = {"max_delay": "0ms"}
+    desk.others = [declare(name=one, topic=one, target=one, schema="id BIGINT", slices=slices) for one in names]
+    for name in ("orders", *names):
+        broker.set(name, 0, 0)
+    desk.settle()
+
+    def writes() -> int:
+        """How many transactions of a tick write; all that was looked at before was so long ago."""
+        with write(desk.engine) as connection:
+            connection.execute(text("update kafka_progress set observed_at = '2026-01-01 00:00:00.000000'"))
+        begun: list[str] = []
+
+        def count(*given: Any) -> None:
+            begun.extend([given[2]] if given[2] == "BEGIN IMMEDIATE" else [])
+
+        event.listen(desk.engine, "before_cursor_execute", count)
+        desk.tick()
+        event.remove(desk.engine, "before_cursor_execute", count)
+        assert scalar(desk.engine, "select count(*) from kafka_progress where observed_at < '2026-01-02'") == 0
+        return len(begun)
+
+    assert writes() == 1
+    broker.set("b", 0, 7)
+    assert writes() > 1
+    assert rows(desk.engine, "select start_offset, end_offset from kafka_slice") == [(0, 7)]
+    assert writes() == 1, "what is planned, and waits for its run, is no reason to plan"
+    broker.set("c", 0, 0, 5)
+    writes()
+    assert rows(desk.engine, "select start_offset, end_offset from kafka_slice") == [(0, 7), (0, 5)]
 
 
 def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
