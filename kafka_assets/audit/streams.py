@@ -120,7 +120,11 @@ def _quarantined(engine: Engine, assets: Collection[str]) -> dict[str, int]:
     q = t.quarantine.c
     counts: list[Select[Any]] = []
     for asset in sorted(assets):
-        some = select(q.kafka_offset).where(q.asset == asset).limit(QUARANTINED + 1).subquery()
+        # In order, since PostgreSQL would else read the table from its beginning, past all that are of other assets.
+        mine = (
+            select(q.kafka_offset).where(q.asset == asset).order_by(q.kafka_source, q.kafka_partition, q.kafka_offset)
+        )
+        some = mine.limit(QUARANTINED + 1).subquery()
         counts.append(select(literal(asset).label("asset"), func.count().label("records")).select_from(some))
     with read(engine) as connection:
         return {row.asset: row.records for row in each(connection, counts)}
