@@ -77,6 +77,11 @@ _CURES = {
     KafkaError.POLICY_VIOLATION: "ask for what the policy allows: it is a class in the brokers' configuration",
 }
 """What to do where rights are not what is wrong."""
+_NOT_TRUSTED = (
+    "set ssl.ca.location to the authority that signed the broker's certificate, and name the broker in "
+    "bootstrap_servers as its certificate does (`openssl s_client -connect HOST:PORT` shows it)"
+)
+"""librdkafka says the same of an authority that nobody knows and of a certificate for another name."""
 _UNREACHABLE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
@@ -229,7 +234,9 @@ def refused(connection: Connection, error: KafkaError) -> BrokerRefused:
     return BrokerRefused(
         f"the broker at {connection.bootstrap_servers} refused",
         why=_said(error),
-        cure="check security.protocol, sasl.* and ssl.* in the settings, and the user's rights on the broker",
+        cure=_NOT_TRUSTED
+        if "certificate verify failed" in error.str()
+        else "check security.protocol, sasl.* and ssl.* in the settings, and the user's rights on the broker",
     )
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import ssl
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,10 +23,12 @@ from kafka_assets.broker.admin import Watch, topic_error
 from kafka_assets.broker.configs import Setting, can_destroy, stands
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.groups import listed
+from kafka_assets.broker.offsets import observe
 from kafka_assets.broker.outage import Outage
 from kafka_assets.errors import BrokerRefused, ServiceError
 from kafka_assets.lab import segments
 from kafka_assets.lab.ending import put_back
+from kafka_assets_tests.certificates import Authority
 
 NOWHERE = Connection("127.0.0.1:1")
 
@@ -59,6 +65,32 @@ def test_each_refusal_has_its_own_cure(code: int, cure: str) -> None:
 def test_what_can_destroy_is_known(name: str) -> None:
     assert can_destroy(name)
     assert not can_destroy(f"x.{name}")
+
+
+@pytest.mark.parametrize(("host", "authority"), [("127.0.0.9", "ca"), ("127.0.0.1", "stranger")])
+def test_a_certificate_that_is_not_trusted_says_what_may_be_wrong(tmp_path: Path, host: str, authority: str) -> None:
+    """It is of another host, or signed by somebody else: librdkafka has the same words for both."""
+    Authority(tmp_path).issue("server", host=host)
+    Authority(tmp_path, name="stranger")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "server.pem", tmp_path / "server-key.pem")
+
+    def greet(listening: socket.socket) -> None:
+        with suppress(OSError):  # at the end it is closed
+            while True:
+                found, _ = listening.accept()
+                with suppress(OSError), tls.wrap_socket(found, server_side=True):
+                    pass  # the client turns away
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=greet, args=(listening,), daemon=True).start()
+        given = {"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / f"{authority}.pem")}
+        with pytest.raises(BrokerRefused) as caught:
+            observe(Connection(f"127.0.0.1:{listening.getsockname()[1]}", given), ["orders"])
+        listening.shutdown(socket.SHUT_RDWR)
+    assert "certificate verify failed" in caught.value.why
+    assert "ssl.ca.location" in caught.value.cure
+    assert "as its certificate does" in caught.value.cure
 
 
 def test_harmless_entries_are_changed_unasked() -> None:
