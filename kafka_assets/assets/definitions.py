@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -14,6 +15,7 @@ from kafka_assets.assets.appearance import source_spec
 from kafka_assets.assets.checks import checks_of, the_health_sensor
 from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.plain_secrets import plain_secrets
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.sharing import refuse_shared
@@ -21,6 +23,7 @@ from kafka_assets.errors import StreamError
 from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets.streams import Stream
 
+_log = logging.getLogger(__name__)
 _PACKAGE = "kafka_assets_streams"
 
 Declared = dg.AssetsDefinition | dg.AssetSpec
@@ -43,6 +46,8 @@ def build_definitions(
     checks = [one for one in assets if isinstance(one, dg.AssetChecksDefinition)]
     streams = streams_in(assets)
     refuse_shared(streams)
+    for said in plain_secrets(resources or {}):
+        _log.warning(said)
     return dg.Definitions(
         assets=[
             *(one for one in assets if one not in checks),

@@ -8,16 +8,23 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.io_manager import SliceIOManager
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
+from kafka_assets.assets.resources import KafkaResource, SparkResource
 from kafka_assets_tests.unit.test_component import ORDERS, written
 from kafka_assets_tests.unit.test_docs import ROOT, blocks
 
 
-def test_the_example_takes_its_secrets_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_takes_its_secrets_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     [example] = [one for one in blocks(ROOT / "docs" / "assets.md", "python") if "EnvVar" in one]
     monkeypatch.setenv("KAFKA_ASSETS_STREAMS", str(written(tmp_path, orders_yaml=ORDERS)))
     made: dict[str, Any] = {}
     exec(compile(example, "docs/assets.md", "exec"), made)
     defs: dg.Definitions = made["defs"]
+    assert "plain value" not in caplog.text
     repository = defs.get_repository_def()
     assert dg.AssetKey("orders") in repository.asset_graph.get_all_asset_keys()
     monkeypatch.setenv("KAFKA_PASSWORD", "secret")
@@ -28,3 +35,23 @@ def test_the_example_takes_its_secrets_from_the_environment(tmp_path: Path, monk
         assert connection.properties == {"security.protocol": "SASL_SSL", "sasl.password": "secret"}
         assert given.kafka_assets_io.engine.url.database == str(tmp_path / "warehouse.db")
         assert given.pyspark.spark_config == {"spark.remote": "sc://spark.example.com:15002"}
+
+
+def test_a_secret_that_the_ui_would_show_is_said_when_the_code_location_loads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    build_definitions(
+        [],
+        resources={
+            KAFKA: KafkaResource(properties={"sasl.username": "me", "sasl.password": "CANARY"}),
+            SPARK: SparkResource(spark_config={"spark.remote": "sc://h/;token=CANARY", "spark.app.name": "shop"}),
+            IO_MANAGER: SliceIOManager(database_url="postgresql://me:CANARY@h/d"),
+        },
+    )
+    said = [one for one in caplog.messages if "plain value" in one]
+    assert [one.partition(" as a plain value")[0].split()[-1] for one in said] == [
+        "sasl.password",
+        "spark.remote",
+        "database_url",
+    ]
+    assert "CANARY" not in caplog.text
