@@ -37,7 +37,7 @@ attributes:
   schema: "id BIGINT NOT NULL, customer STRING, amount DECIMAL(12,2), placed_at TIMESTAMP, tags ARRAY<STRING>"
   slices: {{max_delay: 1s}}
 """
-RECORD = '{"id": %d, "customer": "ada", "amount": "12.30", "placed_at": "2026-01-01T00:00:00Z", "tags": ["a", "b"]}'
+RECORD = '{"id": %d, "customer": "ada", "amount": 12.30, "placed_at": "2026-01-01T00:00:00Z", "tags": ["a", "b"]}'
 SECONDS_SAID = 300
 """What was killed longer ago must be gone."""
 GROWTH = 1.2
@@ -133,11 +133,12 @@ def _verdict(progress: Progress) -> int:
     engine = make_engine(load_settings().database_url)
     with read(engine) as connection:
         gaps = connection.scalar(text("SELECT count(*) FROM kafka_gap"))
+        landed, bad = connection.execute(text("SELECT sum(landed), sum(quarantined) FROM kafka_publication")).one()
     engine.dispose()
-    print(f"gaps in the ledger: {gaps}")
+    print(f"gaps in the ledger: {gaps}; records landed: {landed}, quarantined: {bad}")
     devstack.down(FOLDER / ".kafka_assets", delete=True)
     shutil.rmtree(FOLDER)
-    return 1 if leaks or gaps or grown > GROWTH else 0
+    return 1 if leaks or gaps or bad or not landed or grown > GROWTH else 0
 
 
 if __name__ == "__main__":
