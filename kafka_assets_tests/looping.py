@@ -115,7 +115,7 @@ class Member:
 
         def held_up(parts: Sequence[Any]) -> Any:
             self.reached.set()
-            assert self.gate.wait(20)
+            assert self.gate.wait(60)
             if self.fails:
                 raise self.fails.pop(0)
             return land(parts)
@@ -145,7 +145,7 @@ class Member:
             self.group.assigned.difference_update(places)
             self.group.park(places)
 
-    def turns(self, until: Callable[[], object], patience: float = 20.0) -> None:
+    def turns(self, until: Callable[[], object], patience: float = 60.0) -> None:
         deadline = time.monotonic() + patience
         while not until():
             assert time.monotonic() < deadline, "it never came"

@@ -156,7 +156,7 @@ class TablesContract:
             upserts.land(engine, keys[1], upserts.Gone(3, 1), upserts.Put(4, 2))
             assert list(upserts.standing(engine)) == [2]
 
-    @pytest.mark.parametrize("there", [False, True], ids=["made", "widened"])
+    @pytest.mark.parametrize("there", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["made", "widened"])
     def test_a_table_that_the_database_refuses_leaves_the_asset_free_to_take_another(
         self, engine: Engine, there: bool
     ) -> None:

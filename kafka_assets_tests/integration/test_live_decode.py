@@ -27,6 +27,7 @@ from kafka_assets_tests.corpus.json_values import CASES, SCHEMA
 from kafka_assets_tests.corpus.live import batch, records_of
 from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
 from kafka_assets_tests.corpus.numbers import number_records
+from kafka_assets_tests.properties.runner import AS_IT_IS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,7 +166,13 @@ def test_records_and_tombstones_of_an_upsert_stream(spark: SparkSession, attribu
     stream = _json("id BIGINT, note STRING, price DECIMAL(12,2)", mode="upsert", **attributes)
 
     @seed(20260301)
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=AS_IT_IS,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.lists(st.tuples(KEYS, VALUES), min_size=100, max_size=200))
     def agree(records: list[tuple[bytes | None, bytes | None]]) -> None:
         keys, values = [key for key, _ in records], [value for _, value in records]

@@ -16,6 +16,7 @@ from kafka_assets.ledger import requests
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets_tests.behind_contract import BEHIND, BehindContract, landed, slices, time_passes, whole
 from kafka_assets_tests.ledgers import rows, target
+from kafka_assets_tests.properties.runner import AS_IT_IS
 from kafka_assets_tests.ticking import Desk, Killed, answering, at_commits, killing, orders
 
 BROKER_ENDS = st.lists(st.integers(0, 120), min_size=2, max_size=2)
@@ -92,7 +93,10 @@ def test_of_two_sensors_that_meet_in_any_step_one_jumps(
 
 @pytest.mark.slow
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=15,
+    deadline=None,
+    phases=AS_IT_IS,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
 def test_whatever_happens_nothing_but_the_declared_is_left_out(

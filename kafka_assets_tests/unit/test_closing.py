@@ -62,22 +62,24 @@ def interrupt_in(seconds: float) -> None:
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_close_gives_up_and_tells_of_each_record() -> None:
     heard: list[Failure] = []
     producer = waiting(on_error=heard.append)
-    interrupt_in(0.3)
+    interrupt_in(1)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as raised:
         producer.close()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60, "not the two minutes that a record may take"
     assert isinstance(raised.value.__cause__, Undelivered)
     assert len(raised.value.__cause__.failures) == len(heard) == WAITING
 
 
+@pytest.mark.slow
 def test_an_interrupted_producer_that_keeps_order_tells_of_each_record_too() -> None:
     producer = Producer(Connection("127.0.0.1:1"), stop_on_first_error=True)
     producer.send("t", b"0", partition=None)
-    interrupt_in(0.3)
+    interrupt_in(1)
     with pytest.raises(KeyboardInterrupt) as raised:
         producer.close()
     assert isinstance(raised.value.__cause__, Undelivered)

@@ -29,7 +29,7 @@ class Consumer:
             raise self._fails
         if say is not None:
             say(self.figures)
-        assert self.stopped.wait(10)
+        assert self.stopped.wait(60)
         return self.figures
 
 

@@ -232,7 +232,7 @@ def test_a_service_that_ignores_the_request_is_killed_with_its_children(file: St
     stubborn = spawn(
         file, code + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\ntime.sleep(60)"
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not (children := stubborn.children()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes.stop([stubborn], patience=0.2)[0] == stubborn
@@ -251,7 +251,7 @@ def test_what_a_stray_started_is_found_when_the_stray_has_ended(file: StateFile)
         "import subprocess, sys, time\n"
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\ntime.sleep(60)",
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not ((children := parent.children()) and children[0].environ()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes.strays(file.folder) == [parent]
@@ -298,18 +298,19 @@ def test_two_services_never_get_one_port(file: StateFile) -> None:
 
 
 def test_a_second_up_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
-    lock, heard, inside = tmp_path / "lock", Heard(), threading.Event()
+    lock, heard, waits, inside = tmp_path / "lock", Heard(), threading.Event(), threading.Event()
 
     def second() -> None:
-        with locks.held(lock, timeout=10, on_wait=lambda: heard.say("waiting")):
+        with locks.held(lock, timeout=60, on_wait=lambda: (heard.say("waiting"), waits.set())):
             inside.set()
 
     with locks.held(lock, timeout=1, on_wait=lambda: None):
         thread = threading.Thread(target=second)
         thread.start()
-        assert not inside.wait(0.3)
+        assert waits.wait(60)
+        assert not inside.is_set()
         assert heard.messages == ["waiting"]
-    thread.join(5)
+    thread.join(60)
     assert inside.is_set()
 
 

@@ -118,6 +118,7 @@ def test_a_spark_on_an_ipv6_address_is_looked_for_there(tmp_path: Path) -> None:
     assert "nothing answers at [::1]:1" in found["spark"].detail
 
 
+@pytest.mark.slow
 def test_a_spark_that_listens_and_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_checks, "PATIENCE", timedelta(seconds=2))
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -29,7 +29,7 @@ class Slow(InSequence):
             return
         self.asked.append(offsets["t", 0])
         self.begun.set()
-        assert self.go.wait(5)
+        assert self.go.wait(60)
         if self.fail:
             self.fail -= 1
             raise CommitFailed("not now", moved_on=self.moved_on)
@@ -45,7 +45,7 @@ def done(offset: int) -> Unit:
 def test_one_is_on_its_way_and_only_the_newest_waits() -> None:
     keeper = Slow()
     keeper.done(done(0))
-    assert keeper.begun.wait(5)
+    assert keeper.begun.wait(60)
     for offset in range(1, 10):
         keeper.done(done(offset))
     assert keeper.asked == [1]
@@ -58,7 +58,7 @@ def test_one_is_on_its_way_and_only_the_newest_waits() -> None:
 def test_what_failed_never_overwrites_what_is_newer() -> None:
     keeper = Slow(fail=1)
     keeper.done(done(0))
-    assert keeper.begun.wait(5)
+    assert keeper.begun.wait(60)
     keeper.done(done(1))
     keeper.go.set()
     keeper.close()
@@ -69,7 +69,7 @@ def test_what_failed_is_taken_along_where_nothing_newer_waits() -> None:
     keeper = Slow(fail=1)
     keeper.go.set()
     keeper.done(done(0))
-    assert keeper.begun.wait(5)
+    assert keeper.begun.wait(60)
     keeper.close()
     assert keeper.asked == [1, 1]
 
@@ -77,14 +77,14 @@ def test_what_failed_is_taken_along_where_nothing_newer_waits() -> None:
 def test_after_a_revocation_nothing_is_on_its_way() -> None:
     keeper = Slow()
     keeper.done(done(0))
-    assert keeper.begun.wait(5)
+    assert keeper.begun.wait(60)
     keeper.done(done(1))
     thread = threading.Thread(target=lambda: keeper.released([("t", 0)]))
     thread.start()
     thread.join(0.05)
     assert thread.is_alive(), "it waits for what is on its way"
     keeper.go.set()
-    thread.join(5)
+    thread.join(60)
     assert keeper.asked == [1, 2]
     keeper.close()
     assert keeper.asked == [1, 2]
@@ -105,7 +105,7 @@ def test_nothing_sets_out_during_a_poll_and_so_a_revocation_has_nothing_to_wait_
 def test_a_poll_begins_after_what_is_on_its_way_and_what_waits_sets_out_behind_it() -> None:
     keeper = Slow()
     keeper.done(done(0))
-    assert keeper.begun.wait(5)
+    assert keeper.begun.wait(60)
     keeper.done(done(1))
     threading.Timer(0.1, keeper.go.set).start()
     with keeper.polling():
@@ -119,7 +119,7 @@ def test_a_poll_begins_after_what_is_on_its_way_and_what_waits_sets_out_behind_i
 def test_of_a_lost_partition_nothing_is_committed(moved_on: bool) -> None:
     keeper = Slow(fail=1, moved_on=moved_on)
     keeper.done(done(0))
-    assert keeper.begun.wait(5)
+    assert keeper.begun.wait(60)
     keeper.done(done(1))
     keeper.lost([("t", 0)])
     keeper.go.set()

@@ -38,7 +38,7 @@ def test_many_workers_keep_the_order_of_each_partition() -> None:
         thread.start()
     for offset in range(50):
         lanes.add([record(partition, offset) for partition in range(5)])
-    assert lanes.settle(timeout=10)
+    assert lanes.settle(timeout=60)
     lanes.end()
     for thread in threads:
         thread.join()
@@ -97,7 +97,7 @@ def test_what_is_done_of_a_lost_partition_does_not_count() -> None:
     thread.join(0.05)
     assert thread.is_alive()
     lanes.done(*taken)
-    thread.join(5)
+    thread.join(60)
     assert lanes.take_done() == []
     assert len(waiter) == 1
     lanes.end()

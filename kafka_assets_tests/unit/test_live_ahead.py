@@ -104,7 +104,7 @@ def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_t
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        assert gate.wait(20)
+        assert gate.wait(60)
         inside -= 1
         return Columns(pa.table({"n": [len(values)]}))
 

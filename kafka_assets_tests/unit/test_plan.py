@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_assets.errors import OffsetsExpired, Truncated
@@ -81,6 +81,7 @@ def test_an_end_below_what_was_planned_is_an_error() -> None:
         planned(50, (0, 40, 40))
 
 
+@settings(deadline=None)  # a busy machine stands still for longer than that
 @given(
     at=st.integers(0, 1000),
     start=st.integers(0, 1500),
@@ -104,6 +105,7 @@ def test_slices_follow_each_other_without_gap_or_overlap(
         assert reached == end or (start > at and reached >= start)
 
 
+@settings(deadline=None)  # a busy machine stands still for longer than that
 @given(
     lengths=st.dictionaries(st.integers(0, 9), st.lists(st.integers(1, 50), max_size=8), max_size=6),
     max_slices=st.integers(0, 12),
@@ -184,6 +186,7 @@ def test_what_expired_is_lost_and_not_skipped() -> None:
     assert (skipped.start, skipped.end, skipped.kind) == (30, 900, "skipped")
 
 
+@settings(deadline=None)  # a busy machine stands still for longer than that
 @given(
     at=st.integers(0, 1000),
     more=st.integers(0, 5000),

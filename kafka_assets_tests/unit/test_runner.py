@@ -71,6 +71,7 @@ def test_what_another_planner_was_faster_with_is_looked_at_again(
     assert rows(desk.engine, "select count(*) from orders") == [(25,)]
 
 
+@pytest.mark.slow
 def test_what_stays_so_is_waited_for_as_long_as_the_callers_patience(
     desk: Desk, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

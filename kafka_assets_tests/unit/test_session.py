@@ -12,6 +12,7 @@ from kafka_assets.errors import SettingsError, SparkUnavailable
 from kafka_assets.spark.session import open_session
 
 
+@pytest.mark.slow
 def test_a_server_that_was_never_there_is_told_in_words() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         free = listening.getsockname()[1]
@@ -24,6 +25,7 @@ def test_a_server_that_was_never_there_is_told_in_words() -> None:
     assert any(f"localhost:{free} does not answer" in one for one in told)
 
 
+@pytest.mark.slow
 def test_a_server_that_listens_and_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"sc://localhost:{mute.getsockname()[1]}/;token=x"

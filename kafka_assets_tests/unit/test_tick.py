@@ -627,8 +627,8 @@ def changed(desk: Desk, statement: str) -> None:
 
 
 def test_what_keeps_all_slices_from_landing_is_tried_by_one_run_at_a_time(desk: Desk, broker: Broker) -> None:
-    desk.stream = orders(slices={"max_records": 1_000_000})
-    broker.set("orders", 4_000_000)
+    desk.stream = orders(slices={"max_records": 10})
+    broker.set("orders", 40)
     stalled(desk, desk.tick())
     waits = desk.tick()
     assert waits.requests == []
