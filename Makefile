@@ -12,7 +12,7 @@ MUTANTS ?=
 RUNS ?=
 KILLS ?=
 
-.PHONY: demo test test-fast properties mutants memory campaign soak-sessions screenshots lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties mutants memory campaign soak-sessions soak-up screenshots lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -40,6 +40,9 @@ campaign: setup ## daemons killed, doubled and robbed while 300,000 records land
 
 soak-sessions: setup ## 400 runs through one Spark server, 40 killed: what stays in its heap; RUNS, KILLS; goes on if interrupted
 	$(BIN)/python -m kafka_assets_tests.soak $(if $(RUNS),--runs $(RUNS)) $(if $(KILLS),--kills $(KILLS))
+
+soak-up: setup ## `up --with dagster` under load and kills for half an hour, its memory and lag each minute; MINUTES
+	$(BIN)/python -m kafka_assets_tests.soak.standing $(if $(MINUTES),--minutes $(MINUTES))
 
 screenshots: setup ## docs/pictures anew: Dagster's pages of the demo, by a Chromium from Debian
 	$(BIN)/python tools/screenshots.py

@@ -180,10 +180,13 @@ def lag(
     )
 
 
-def planning(places: Sequence[Place], *, gone: Collection[str] = (), silent: str | None = None) -> Verdict:
+def planning(
+    places: Sequence[Place], *, max_lag_ms: int = 0, gone: Collection[str] = (), silent: str | None = None
+) -> Verdict:
     """Whether somebody looks at what comes: where nobody does, nothing is planned, and all that is planned is landed.
 
-    `gone`: topics that the broker does not show; `silent`: why it does not answer.
+    `max_lag_ms`: who may land so late may look as seldom, as cron does; `gone`: topics that the broker does not show;
+    `silent`: why it does not answer.
     """
     looked: dict[str, int] = {}
     for one in places:  # a sensor asks for all partitions at once, and leaves out those that are being committed
@@ -205,7 +208,7 @@ def planning(places: Sequence[Place], *, gone: Collection[str] = (), silent: str
             "the user its rights; if it is to stay away, take its stream out"
         )
         return Verdict("planning", False, said, numbers)
-    if ago <= UNSEEN_MS:
+    if ago <= max(UNSEEN_MS, max_lag_ms):
         return Verdict("planning", True, f"somebody looked {ago / 1000:.0f} s ago", numbers).unless(silent)
     if silent is not None:
         said = f"nothing was planned of {worst} for {ago / 1000:.0f} s · the broker does not answer: {silent}"

@@ -183,6 +183,17 @@ class DownstreamContract:
             below(engine, key, read=read)
         assert landed(engine) == []
 
+    def test_of_a_run_in_parts_each_asks_again_for_its_own_slices_alone(self, engine: Engine) -> None:
+        first, second = plan(engine, slices=[(0, 5), (5, 9)])
+        upstream(engine, first, second)
+        add_publications(engine, asset=BELOW, stream=ASSET)
+        read = source(engine, first, second)
+        upstream(engine, second, note="b")
+        below(engine, first, read=read.of([first]))
+        assert landed(engine) == [0, 2, 4]
+        with pytest.raises(UpstreamChanged):
+            below(engine, second, read=read.of([second]))
+
     def test_what_two_add_at_once_stands_once(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         plan(engine, slices=[(0, 5), (5, 9)])
         behind = derived._behind

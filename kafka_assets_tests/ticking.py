@@ -14,7 +14,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from dagster._core.utils import make_new_run_id
 from sqlalchemy import Engine, text
 
-from kafka_assets.assets import planning, requesting
+from kafka_assets.assets import dead_runs, planning, requesting
 from kafka_assets.assets import tick as ticks
 from kafka_assets.assets.run_tags import digest_of
 from kafka_assets.broker.connection import Connection
@@ -115,7 +115,8 @@ class Desk:
     def later(self, monkeypatch: pytest.MonkeyPatch, *, minutes: int) -> None:
         """What Dagster did lies so long back."""
         then = datetime.now(UTC) + timedelta(minutes=minutes)
-        monkeypatch.setattr(requesting, "_now", lambda: then)
+        for module in (requesting, dead_runs):
+            monkeypatch.setattr(module, "now", lambda: then)
 
     def keys_of(self, request: dg.RunRequest) -> list[SliceKey]:
         """What a run over the request's range gets; none where it is not what was meant, since such a run refuses."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import dagster as dg
 import pyarrow as pa
@@ -119,6 +119,9 @@ class DerivedLanding(Landing):
     """A landing whose records are the rows that another asset committed for the same slices."""
 
     rows: CommittedRows = field(kw_only=True, compare=False)
+
+    def of(self, keys: Sequence[SliceKey]) -> Self:
+        return replace(super().of(keys), rows=self.rows.of(keys))
 
     @property
     def recheck(self) -> Callable[[Connection], None]:

@@ -21,6 +21,8 @@ from kafka_assets.broker.stopping import ENDING, Stopped
 
 GRACE = 8.0
 """Seconds in which a process that was told to end may end by itself: give its claims back, and say so."""
+SAME = 1.0
+"""Seconds within which a signal that comes again is the same: a terminal gives it to all, a wrapper passes it on."""
 LAST = 3.0
 """Seconds for what another thread does in its place then."""
 
@@ -33,6 +35,7 @@ class _Ending:
     last: Callable[[], None] | None = None
     number: signal.Signals | None = None
     raised: bool = False
+    told_at: float = 0.0
     _reading: threading.Lock = field(default_factory=threading.Lock)
 
     def listen(self) -> None:
@@ -55,8 +58,10 @@ class _Ending:
 
     def _take(self, number: signal.Signals) -> None:
         if self.number is not None:
-            os._exit(128 + self.number)  # whoever asks twice waits for nobody
-        self.number = number
+            if number != self.number or time.monotonic() - self.told_at > SAME:
+                os._exit(128 + self.number)  # whoever asks twice waits for nobody
+            return
+        self.number, self.told_at = number, time.monotonic()
         threading.Thread(target=self._end, args=(number,), name="end", daemon=True).start()
 
     def _end(self, number: signal.Signals) -> None:
@@ -75,7 +80,7 @@ _ending: _Ending | None = None
 @contextmanager
 def ended_by_signals() -> Generator[None]:
     """SIGTERM and SIGINT raise Stopped in the block; where the process does not end by that, it is ended, with 128
-    and the signal's number for its exit code. A second one ends it at once.
+    and the signal's number for its exit code. A second one, later than in the same moment, ends it at once.
 
     Only in the main thread, as all of Python's signals.
     """
@@ -128,10 +133,10 @@ def end_if_told(*, interrupted: bool = False) -> None:
 
 def ended(error: BaseException) -> bool:
     """Whether this is somebody's ending the run, or what came of that on the way: an import that was interrupted is an
-    ImportError, or worse. It says nothing against a slice."""
+    ImportError, or worse. It says nothing against a slice; a function that calls `sys.exit` is nobody's ending."""
     from dagster import DagsterExecutionInterruptedError
 
-    if told_to_end() is not None or not isinstance(error, Exception):
+    if told_to_end() is not None or not isinstance(error, Exception | SystemExit):
         return True
     met = set[int]()
     at: BaseException | None = error

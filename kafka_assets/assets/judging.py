@@ -182,7 +182,13 @@ def look(engine: Engine, connect: Callable[[], Connection], streams: Sequence[St
         silent = str(error)
     seen = {topic: found for topic, found in now.items() if isinstance(found, TopicOffsets)}
     gone = {topic for topic, found in now.items() if isinstance(found, TopicMissing)}
-    return {name: Looked(_now(some, seen), planning(some, gone=gone, silent=silent)) for name, some in places.items()}
+    return {
+        stream.name: Looked(
+            _now(places[stream.name], seen),
+            planning(places[stream.name], max_lag_ms=_max_lag_ms(stream), gone=gone, silent=silent),
+        )
+        for stream in streams
+    }
 
 
 def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard) -> list[Verdict]:
@@ -196,7 +202,7 @@ def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard
         exact_counts(standing.recent),
         lag(
             places,
-            max_lag_ms=int(stream.max_lag.total_seconds() * 1000),
+            max_lag_ms=_max_lag_ms(stream),
             skipped=standing.skipped,
             gone=heard.gone,
             failure=standing.waiting.reason,
@@ -210,7 +216,7 @@ def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard
         ).unless(silent),
         hanging_transaction(expiring, since_ms=heard.open_since, now_ms=standing.now_ms).unless(silent),
         stuck_slices(standing.waiting),
-        planning(places, gone=() if derived else heard.gone, silent=silent),
+        planning(places, max_lag_ms=_max_lag_ms(stream), gone=() if derived else heard.gone, silent=silent),
     ]
 
 
@@ -219,6 +225,10 @@ def _with_spark(one: Verdict, spark: Callable[[], str | None]) -> Verdict:
     if one.name != "lag" or one.passed or not one.known or (trouble := spark()) is None:
         return one
     return replace(one, said=f"{one.said} · {trouble}")
+
+
+def _max_lag_ms(stream: Stream) -> int:
+    return int(stream.max_lag.total_seconds() * 1000)
 
 
 def _root(stream: Stream) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 from pyspark.sql import DataFrame
@@ -94,7 +94,7 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
         keys = tuple(one.key for one in some)
         tried += len(keys)
         try:
-            done += _land(engine, replace(landing, keys=keys), frame, some, asking)
+            done += _land(engine, landing.of(keys), frame, some, asking)
             landed += len(keys)
         except Exception as error:
             if len(parts) == 1:

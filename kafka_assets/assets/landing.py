@@ -8,10 +8,10 @@ travels with the DataFrame for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +66,10 @@ class Landing:
     """Attaches metadata to one key of the run's materialization."""
     steps: Steps = field(default_factory=Steps, compare=False)
     """The run's stopwatch."""
+
+    def of(self, keys: Sequence[SliceKey]) -> Self:
+        """The same for some of its slices, which land in a transaction of their own."""
+        return replace(self, keys=tuple(keys))
 
     @property
     def recheck(self) -> Callable[[Connection], None] | None:

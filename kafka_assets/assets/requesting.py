@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import dagster as dg
 from sqlalchemy import Engine
 
 from kafka_assets.assets.batches import MAX_OFFSETS, in_batches, urgent
+from kafka_assets.assets.dead_runs import end_dead, now
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import STREAM_TAG
 from kafka_assets.assets.run_tags import run_tags, token_of
@@ -81,19 +82,15 @@ def _in_flight(
     )
     tokens = {record.dagster_run.run_id: token_of(record.dagster_run.tags) for record in records}
     to_come = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
-    asked = asked_for(engine, asset=stream.asset)
-    landing = live_runs(engine, asset=stream.asset) | {run_id for run_id, token in tokens.items() if token in asked}
+    asked, holding = asked_for(engine, asset=stream.asset), live_runs(engine, asset=stream.asset)
+    end_dead(instance, records, holding=holding)
+    landing = holding | {run_id for run_id, token in tokens.items() if token in asked}
     return {tokens[run_id] for run_id in to_come}, len(to_come | landing)
 
 
 def _may_come(record: dg.RunRecord) -> bool:
     patience = WAITED_FOR.get(record.dagster_run.status)
-    return patience is not None and record.update_timestamp > _now() - patience
-
-
-def _now() -> datetime:
-    """By this machine's clock, as Dagster's storage has it: minutes count here."""
-    return datetime.now(UTC)
+    return patience is not None and record.update_timestamp > now() - patience
 
 
 def _run_request(stream: Stream, batch: Sequence[Due], *, token: str) -> dg.RunRequest:

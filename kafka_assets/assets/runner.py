@@ -183,6 +183,7 @@ class Runner:
                 undone.discard(str(request.run_key))
                 done.runs += 1
                 if failure is not None:
+                    self._require_spark()
                     done.failures.append(failure)
                     self._say(failure)
         except (KeyboardInterrupt, SparkUnavailable):
@@ -215,14 +216,19 @@ class Runner:
         self._say(f"landing {first}" + (f" … {last}" if last != first else ""))
         run_id = str(uuid.uuid4())
         with at_last(lambda: give_back(self.engine, run_id=run_id)):
-            result = self._job.execute_in_process(
-                instance=self.instance,
-                run_config=self._run_config,
-                run_id=run_id,
-                asset_selection=list(request.asset_selection),
-                tags=dict(request.tags),
-                raise_on_error=False,
-            )
+            try:
+                result = self._job.execute_in_process(
+                    instance=self.instance,
+                    run_config=self._run_config,
+                    run_id=run_id,
+                    asset_selection=list(request.asset_selection),
+                    tags=dict(request.tags),
+                    raise_on_error=False,
+                )
+            finally:
+                if told_to_end() is not None:
+                    with suppress(Retryable):  # a second signal may have met what gave them back
+                        give_back(self.engine, run_id=run_id)
         interrupted = any(map(_interrupted, result.all_events))
         if interrupted or (told_to_end() and not result.success):
             # Dagster takes it for the worker's death, which its daemon might make up for by a retry.
@@ -230,8 +236,7 @@ class Runner:
         end_if_told(interrupted=interrupted)
         if result.success:
             return None
-        self._spark_met = False
-        self._require_spark()
+        self._spark_met = False  # that may be why
         failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
         return f"{first}: " + " ".join((_reason(failed[-1].event_specific_data) if failed else "?").split())
 

@@ -38,7 +38,7 @@ class Connection:
     properties: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
-        for address in self.bootstrap_servers.split(","):
+        for address in self.bootstrap_servers.strip().removesuffix(",").split(","):
             if not _ADDRESS.fullmatch(address.strip()):
                 raise SettingsError(
                     f"{address.strip()!r} is no address of a broker",

@@ -32,6 +32,8 @@ class StoredRecord:
     """Negative where it has none, as records of before Kafka 0.10."""
     headers: tuple[tuple[str, bytes | None], ...]
     """HeadersUnreadable is raised by who looks at them where a name is not UTF-8."""
+    timestamp_type: int = 0
+    """In Kafka's numbers: -1 for none, 0 for the producer's, 1 for the broker's (LogAppendTime)."""
 
 
 def read_range(
@@ -115,4 +117,5 @@ def record_of(message: Message) -> StoredRecord:
         value=message.value(),
         timestamp_ms=at if kind != TIMESTAMP_NOT_AVAILABLE else NO_TIMESTAMP,
         headers=headers if headers is UNREADABLE else told(headers),
+        timestamp_type=kind - 1,  # librdkafka counts from 0
     )

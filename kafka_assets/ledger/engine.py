@@ -28,7 +28,7 @@ from kafka_assets.ledger.drivers import (
     stay_in_transaction,
 )
 from kafka_assets.ledger.trouble import lost, refused_connection, remember, translate, undecided
-from kafka_assets.masks import masked_url
+from kafka_assets.masks import UNREADABLE, masked_url
 
 LOCK_SECONDS = 10
 """How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
@@ -98,6 +98,13 @@ def parse_url(url: str | URL) -> URL:
             why="it is not of the form database://user:password@host:port/name",
             cure="set KAFKA_ASSETS_DATABASE_URL, for example to sqlite:///ledger.db or postgresql://me@host/name",
         ) from error
+    if parsed.get_backend_name() != "sqlite" and masked_url(_rendered(parsed)) == UNREADABLE:
+        # Half of a password would be taken for a host, and shown by whoever does not find that.
+        raise SettingsError(
+            "the database URL cannot be read",
+            why="what stands before or after its @ is no name, password or host as they are written in a URL",
+            cure="write an @ of the password as %40, and of : / ? # % as %3A %2F %3F %23 %25",
+        )
     database = {"postgres": "postgresql"}.get(parsed.get_backend_name(), parsed.get_backend_name())
     driver = _DRIVERS.get(database)
     if driver is None or ("+" in parsed.drivername and parsed.drivername != driver):
@@ -117,7 +124,11 @@ def parse_url(url: str | URL) -> URL:
 
 def shown(url: URL) -> str:
     """The URL as it may be printed: without its password."""
-    return masked_url(url.render_as_string(hide_password=False))
+    return masked_url(_rendered(url))
+
+
+def _rendered(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
 
 
 @contextmanager

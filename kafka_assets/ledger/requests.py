@@ -152,13 +152,15 @@ def rearm(engine: Engine, *, asset: str, code_version: str, max_attempts: int, l
         return 0
     with write(engine) as connection:
         lock_rows(connection, found)
-        again = connection.execute(
-            update(t.publication).where(p.id.in_(found), p.state == "failed").values(state="planned", code_version=None)
-        )
+        # Another tick may have been faster, and its run may hold one, or have given it up again.
+        still = connection.scalars(
+            select(p.id).where(p.id.in_(found), p.state == "failed", p.code_version != code_version)
+        ).all()
+        connection.execute(update(t.publication).where(p.id.in_(still)).values(state="planned", code_version=None))
         connection.execute(
-            update(t.claim).where(c.publication_id.in_(found)).values(failures_alone=max_attempts - 1, not_before=None)
+            update(t.claim).where(c.publication_id.in_(still)).values(failures_alone=max_attempts - 1, not_before=None)
         )
-    return again.rowcount
+    return len(still)
 
 
 def live_runs(engine: Engine, *, asset: str) -> set[str]:

@@ -91,6 +91,8 @@ class Handling:
                 self.quarantine(record, error, tries)
             except TransactionMustAbort as refused:
                 raise Again(0.0) from refused
+            if self._in_place:
+                self.shortened.pop(place, None)
             LOGGER.warning("%s: %s:%d:%d is quarantined: %s", self.listener.group, *place, said(error))
         if callable(on_error):
             try:

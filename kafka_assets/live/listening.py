@@ -131,6 +131,7 @@ def _consumer(
     number: int,
 ) -> Consumer:
     commit: Commit | Keeper
+    sends = _of_any_size(connection)
     handling.quarantine = handling.sql = handling.require_whole = handling.producer = None
     if listener.commit == "ledger":
         assert engine is not None
@@ -142,12 +143,12 @@ def _consumer(
             handling.quarantine = partial(_into_ledger, ledger)
     elif listener.commit == "transaction":
         name = listener.transactional_id or f"{listener.group}:{socket.gethostname()}:{os.getpid()}"
-        handling.producer = stack.enter_context(Producer(connection, transactional_id=f"{name}:{number}"))
+        handling.producer = stack.enter_context(Producer(sends, transactional_id=f"{name}:{number}"))
         commit = InTransaction(handling.producer, on_commit=handling.committed)
     else:
         commit = listener.commit
     if listener.quarantine not in (None, QUARANTINE):
-        producer = handling.producer or stack.enter_context(Producer(_of_any_size(connection)))
+        producer = handling.producer or stack.enter_context(Producer(sends))
         handling.quarantine = DeadLetters(producer, listener.quarantine, listener.group, handling.shortened)
     return stack.enter_context(
         Consumer(

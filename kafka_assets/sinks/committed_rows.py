@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, cast
@@ -46,6 +46,10 @@ class CommittedRows:
     table: str
     slices: Mapping[SliceKey, Publication]
     schema: pa.Schema
+
+    def of(self, keys: Sequence[SliceKey]) -> CommittedRows:
+        """Those of some of the slices, which alone are asked for again before they commit."""
+        return replace(self, slices={key: self.slices[key] for key in keys})
 
     def batches(self, key: SliceKey) -> Iterator[pa.Table]:
         """The rows of one slice in the order of its offsets, a bounded number at a time, each in its own transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kafka_assets.errors import DiskFull, SettingsError
 from kafka_assets.settings import PREFIX, make_private
 
 SPOOL = f"{PREFIX}SPOOL"
@@ -25,17 +27,37 @@ def spool_place(database: str) -> Path:
 @contextmanager
 def spool_folder(place: Path) -> Generator[Path]:
     """A new folder, removed at the end. It is locked as long as its process lives: so others know what is left over."""
-    make_private(place)
-    with _alone(place):
-        _remove_left_over(place)
-        folder = Path(tempfile.mkdtemp(prefix="slices-", dir=place))
-        held = os.open(folder, os.O_RDONLY)
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with spooling(place):
+        make_private(place)
+        with _alone(place):
+            _remove_left_over(place)
+            folder = Path(tempfile.mkdtemp(prefix="slices-", dir=place))
+            held = os.open(folder, os.O_RDONLY)
+            fcntl.flock(held, fcntl.LOCK_EX)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(held)
+
+
+@contextmanager
+def spooling(place: Path) -> Generator[None]:
+    """What the system says to the block, which makes or fills a folder there: no slice is at fault."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise DiskFull(
+                f"there is no room for a slice's rows in {place}",
+                why=f"{error}; they wait there until SQLite's one writer may write them",
+                cure=f"make room, or set {SPOOL} to a folder on another disk; the same is tried again by itself",
+            ) from error
+        raise SettingsError(
+            f"a slice's rows cannot wait in {place}",
+            why=f"{error}; they wait there until SQLite's one writer may write them",
+            cure=f"let this user write and lock files there, or set {SPOOL} to a folder where it may",
+        ) from error
 
 
 def _remove_left_over(place: Path) -> None:

@@ -6,7 +6,6 @@ its locks when it closes a connection, and committed rows would be lost (measure
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,14 +16,14 @@ from typing import Any, cast
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from kafka_assets.errors import CountsDisagree, DiskFull, TableIncompatible
+from kafka_assets.errors import CountsDisagree, TableIncompatible
 from kafka_assets.ledger.constructs import storable
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, BadRecord, Chunk, Chunks, Refused
 from kafka_assets.schema import compares
 from kafka_assets.sinks.nested import json_texts
 from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Table, quoted_table
-from kafka_assets.sinks.spool import SPOOL, spool_folder, spool_place
+from kafka_assets.sinks.spool import spool_folder, spool_place, spooling
 from kafka_assets.sinks.sqlite_deferred import orphans
 from kafka_assets.slices import SliceKey
 
@@ -165,23 +164,9 @@ def bad_of(table: pa.Table) -> tuple[BadRecord, ...]:
 
 
 def _written(rows: pa.Table, path: Path) -> Path:
-    with _said_of(path.parent), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+    with spooling(path.parent.parent), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
     return path
-
-
-@contextmanager
-def _said_of(folder: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-            raise
-        raise DiskFull(
-            f"there is no room for a slice's rows in {folder.parent}",
-            why=f"{error}; they wait there until SQLite's one writer may write them",
-            cure=f"make room, or set {SPOOL} to a folder on another disk; the same is tried again by itself",
-        ) from error
 
 
 def _mapped(path: Path) -> pa.Table:

@@ -78,6 +78,8 @@ def ensure_table(
             found = standing(connection, name)
             lacking = [] if found is None else missing(road, shape, found, evolve=evolve)
             if found is None:
+                if mine:
+                    _refuse_a_second(connection, road, name)
                 _make_schema(connection, road, name)
             for statement in [create] if found is None else shape.add(road, lacking) if lacking else []:
                 _define(connection, statement, name)
@@ -96,6 +98,18 @@ def _own_name(engine: Engine, name: str) -> str:
         return name
     with read(engine) as connection:
         return table if schema == connection.dialect.default_schema_name else name
+
+
+def _refuse_a_second(connection: Connection, road: Road, name: str) -> None:
+    """A target with a dot was one name once, of a table in the connection's own schema: its rows must not be left."""
+    schema, table = table_parts(name)
+    if schema is not None and inspect(connection).has_table(name):
+        raise TableIncompatible(
+            f"the rows of the target {name!r} are in a table of that whole name, and {schema!r} would get a second one",
+            why="since a target's dot means a schema, the table is looked for there",
+            cure=f"make the schema {road.quoted(schema)}, move the table {road.quoted(name)} into it, and rename it to"
+            f" {road.quoted(table)}; or declare another name and target",
+        )
 
 
 def _make_schema(connection: Connection, road: Road, name: str) -> None:

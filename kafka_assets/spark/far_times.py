@@ -62,7 +62,7 @@ def raw_table(records: Iterable[StoredRecord]) -> pa.Table:
         [one.partition for one in rows],
         [one.offset for one in rows],
         [one.timestamp_ms * 1000 if 0 <= one.timestamp_ms <= LATEST else None for one in rows],
-        [-1 if one.timestamp_ms < 0 else 0 for one in rows],
+        [-1 if one.timestamp_ms < 0 else one.timestamp_type for one in rows],
         [[{"key": name, "value": value} for name, value in told(one.headers)] or None for one in rows],
     ]
     arrays: Any = [pa.array(one, kind) for one, kind in zip(columns, _RAW.types, strict=True)]

@@ -67,6 +67,16 @@ def test_an_append_table_is_made_filled_replayed_widened_and_read_there(engine: 
     assert rows(engine, "select distinct table_name from kafka_lineage") == [(target,)]
 
 
+def test_a_table_whose_whole_name_has_the_dot_gets_no_second_one_beside_it(engine: Engine) -> None:
+    ensured(engine, "was_one")
+    with write(engine) as connection:
+        connection.exec_driver_sql(f"ALTER TABLE was_one RENAME TO {quoted(engine, 'was.one')}")
+        connection.exec_driver_sql("UPDATE kafka_target SET table_name = 'was.one'")
+    with pytest.raises(TableIncompatible, match="move the table"):
+        ensured(engine, "was.one")
+    assert not inspect(engine).has_schema("was")
+
+
 def test_what_such_a_table_refuses_is_quarantined(engine: Engine, target: str) -> None:
     [key] = plan(engine, slices=[(0, 300)])
     table = ensured(engine, target)

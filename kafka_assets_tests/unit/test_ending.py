@@ -70,6 +70,19 @@ def test_what_hangs_at_its_last_is_left_behind() -> None:
     assert code == 128 + signal.SIGTERM
 
 
+def test_a_signal_that_comes_twice_in_a_moment_came_once() -> None:
+    """As Ctrl-C does where a wrapper passes on what its whole group has got."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS.format(grace=1.5, last="")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert "last SIGINT" in process.stdout.read()
+    assert process.returncode == 128 + signal.SIGINT
+
+
 def test_a_second_signal_waits_for_nobody() -> None:
     code, said = ended(HANGS.format(grace=600, last=""), signal.SIGTERM, signal.SIGINT)
     assert code == 128 + signal.SIGTERM

@@ -150,6 +150,13 @@ def test_a_url_gets_the_driver_that_the_package_works_with(url: str, driver: str
     assert parse_url(url).drivername == driver
 
 
+@pytest.mark.parametrize("url", ["postgresql://me:p@ssw0rd@host/db", "mysql://me:p@ssw0rd@host:3306/db"])
+def test_half_a_password_is_taken_for_no_host_and_never_shown(url: str) -> None:
+    with pytest.raises(SettingsError, match="%40") as refused:
+        parse_url(url)
+    assert "w0rd" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "url",
     [

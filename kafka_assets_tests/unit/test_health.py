@@ -97,6 +97,7 @@ def test_who_should_look_and_does_not_is_said() -> None:
     assert (off.passed, off.known) == (False, True)
     assert "nobody has looked at orders for 120 s" in off.said
     assert "the sensor kafka_slices is off" in off.said
+    assert planning([replace(PLACE, looked_ms=late)], max_lag_ms=900_000).passed, "cron looks every few minutes"
     # Of the partitions of a topic one is enough: those that are being committed are left out.
     assert planning([replace(PLACE, looked_ms=late), replace(PLACE, partition=1)]).passed
     other = replace(PLACE, topic="returns", looked_ms=late)

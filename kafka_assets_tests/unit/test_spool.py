@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
-from kafka_assets.errors import CountsDisagree, DiskFull, Retryable
+from kafka_assets.errors import CountsDisagree, DiskFull, Retryable, SettingsError
 from kafka_assets.ledger.engine import write
 from kafka_assets.sinks.spool import SPOOL, spool_folder, spool_place
 from kafka_assets.sinks.sqlite import _written  # pyright: ignore[reportPrivateUsage]
@@ -61,6 +63,19 @@ def test_a_full_disk_is_said_and_the_slice_tried_again() -> None:
     with pytest.raises(DiskFull, match=SPOOL) as caught:
         _written(pa.table({"a": ["x" * 100_000]}), Path("/dev/full"))
     assert isinstance(caught.value, Retryable)
+
+
+def test_a_folder_that_cannot_be_made_is_no_slices_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match=SPOOL), spool_folder(tmp_path / "file" / "spool"):
+        pass
+
+    def full(**asked: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(DiskFull, match=SPOOL), spool_folder(tmp_path / "spool"):
+        pass
 
 
 def test_rows_that_a_trigger_takes_away_without_a_word_are_missed(engine: Engine) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import GRPC_INFO_TAG
 from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
@@ -199,6 +202,36 @@ def test_a_run_that_waits_in_dagster_is_waited_for_within_bounds(
     assert desk.tick().requests == []
     desk.later(monkeypatch, minutes=tired)
     assert len(desk.tick().requests) == 1
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+def test_a_run_whose_process_died_with_its_code_server_takes_no_others_place_for_hours(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watched: bool
+) -> None:
+    broker.set("orders", 15)
+    [request] = desk.tick().requests
+    with contextlib.chdir(tmp_path), socket.socket(socket.AF_UNIX) as server:
+        server.bind("server")  # by a short name: a socket's must be
+        if watched:
+            server.listen()
+        run = desk.store(request, dg.DagsterRunStatus.STARTING)
+        desk.instance.add_run_tags(run.run_id, {GRPC_INFO_TAG: '{"host": "localhost", "socket": "server"}'})
+        begun = dg.DagsterEvent(event_type_value=dg.DagsterEventType.RUN_START.value, job_name=run.job_name)
+        desk.instance.report_dagster_event(begun, run.run_id)
+        desk.later(monkeypatch, minutes=4)
+        desk.hold_no_longer()
+        assert len(desk.tick().requests) == 1, "whatever Dagster believes"
+        assert _status(desk, run) is dg.DagsterRunStatus.STARTED
+        desk.later(monkeypatch, minutes=6)
+        desk.hold_no_longer()
+        desk.tick()
+    assert (_status(desk, run) is dg.DagsterRunStatus.FAILURE) != watched
+
+
+def _status(desk: Desk, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    found = desk.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
 
 
 def test_who_carries_runs_out_here_waits_for_no_queue(desk: Desk, broker: Broker) -> None:
