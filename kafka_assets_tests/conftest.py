@@ -40,7 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).parts[0] in NEED_SERVICES:
             item.add_marker("services")
-    if config.option.markexpr != "campaign" and (long := [one for one in items if one.get_closest_marker("campaign")]):
+    named = [arg for arg in config.args if "::" in arg]  # who names a test means it
+    long = [one for one in items if one.get_closest_marker("campaign") and not _is_of(one, named)]
+    if config.option.markexpr != "campaign" and long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
     # In CI all four databases must run, so there a machine without apt fails.
@@ -98,6 +100,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say at the end what could not be tested here."""
     if count := config.stash.get(NO_MYSQL, 0):
         terminalreporter.write_line(f"MySQL was NOT tested ({count} tests): {debian.missing()}; it needs Debian's apt.")
+
+
+def _is_of(item: pytest.Item, named: list[str]) -> bool:
+    return any(item.nodeid == one or item.nodeid.startswith((f"{one}[", f"{one}::")) for one in named)
 
 
 def _asks_mysql(item: pytest.Item) -> bool:

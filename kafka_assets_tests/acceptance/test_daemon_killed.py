@@ -1,7 +1,7 @@
 """Daemons that die, come in twos, or lose their storage: the ledger decides, and every row is there once.
 
-`make test` kills a daemon and runs two deployments, with few records. `make campaign` runs all of it, with 300,000
-records and ten kills.
+`make test` kills a daemon, with few records. `make campaign` runs all of it, and this one with 300,000 records and ten
+kills.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def test_two_daemons_of_one_instance_land_every_record_once(project: Project, ho
     _exact(project, "twice")
 
 
+@pytest.mark.campaign
 def test_two_deployments_on_one_ledger_land_every_record_once(project: Project, homes: dict[str, Daemon]) -> None:
     project.topic("shared", partitions=3)
     project.declare("shared", topic="shared")

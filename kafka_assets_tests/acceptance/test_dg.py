@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kafka_assets_tests.acceptance.dg_dev import dg_dev, first_ticks, served
 
 REPOSITORY = Path(__file__).parents[2]
@@ -61,6 +63,7 @@ def test_its_component_is_listed() -> None:
     assert "kafka_assets.KafkaTopic" in dg("list", "components")
 
 
+@pytest.mark.campaign  # `dg dev` on a project of somebody else's is tested each time
 def test_dg_dev_serves_it_and_its_sensor_ticks(tmp_path: Path) -> None:
     env = {
         **outside(),

@@ -13,8 +13,6 @@ import pytest
 from kafka_assets_tests.integration.live_chaos import RECORDS, Chaos, Producing, check, committed, ends, value_of
 from kafka_assets_tests.integration.living import Living, orders, waited
 
-SERVERS = pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-
 
 @pytest.fixture
 def living_on(tmp_path: Path, broker: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., Living]]:
@@ -67,8 +65,15 @@ def killed_while_produced(
     return chaos, producing.sent
 
 
-@SERVERS
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize(
+    ("mode", "database"),
+    [
+        ("append", "postgresql"),
+        ("upsert", "mariadb"),
+        pytest.param("append", "mariadb", marks=pytest.mark.campaign),
+        pytest.param("upsert", "postgresql", marks=pytest.mark.campaign),
+    ],
+)
 def test_members_killed_again_and_again_lose_and_repeat_nothing(
     living_on: Callable[..., Living], tmp_path: Path, database: str, mode: str
 ) -> None:

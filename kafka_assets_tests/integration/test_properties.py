@@ -24,4 +24,4 @@ from kafka_assets_tests.properties.upsert_machine import UpsertMachine
 )
 def test_it_does_what_the_model_says(server: Engine, machine: Any, within: Any) -> None:
     engine = make_engine(server.url, lock_seconds=LOCK_SECONDS)
-    run_programs(lambda: emptied(engine), machine, database=dialect_name(server), short=5, within=within)
+    run_programs(lambda: emptied(engine), machine, database=dialect_name(server), short=3, within=within)
