@@ -41,7 +41,7 @@ class Daemon:
             os.killpg(daemon.pid, signal.SIGKILL)
         else:
             daemon.kill()
-        daemon.wait(timeout=30)
+        daemon.wait(timeout=120)
 
     def end(self) -> None:
         """Leave nothing behind, not even the workers of a daemon that was killed."""
@@ -50,4 +50,4 @@ class Daemon:
                 os.killpg(daemon.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-            daemon.wait(timeout=30)
+            daemon.wait(timeout=120)

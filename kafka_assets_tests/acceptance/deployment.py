@@ -53,7 +53,7 @@ class Deployment(Project):
     def begin(self, patch: pytest.MonkeyPatch) -> None:
         """See that it is there and runs; the first who asks makes it."""
         patch.setenv(SETTING, ",".join(f"hang@verify:{one.name}?{self._told(one.name)}" for one in STREAMS))
-        with locks.held(self.folder / "made_by_one", timeout=300, on_wait=lambda: None):
+        with locks.held(self.folder / "made_by_one", timeout=900, on_wait=lambda: None):
             state = self.folder / ".kafka_assets"
             if not (running := devstack.status(state)):
                 ensure_schema(self.engine)

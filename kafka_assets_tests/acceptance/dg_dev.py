@@ -21,7 +21,7 @@ from kafka_assets.devstack import ports
 from kafka_assets.devstack.dagster import write_instance
 
 Ask = Callable[[str], Any]
-WAIT = 120.0
+WAIT = 240.0
 """Seconds for webserver, daemon and code server on a machine that does much else."""
 
 _SERVED = """{ workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError {
@@ -68,7 +68,7 @@ def dg_dev(folder: Path, home: Path, env: Mapping[str, str]) -> Generator[Ask]:
     finally:
         started.send_signal(signal.SIGINT)
         try:
-            assert started.wait(timeout=60) == 0, log.read_text()[-3000:]
+            assert started.wait(timeout=180) == 0, log.read_text()[-3000:]
         finally:
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)

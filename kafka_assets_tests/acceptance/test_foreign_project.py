@@ -83,7 +83,7 @@ class Foreign:
             },
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

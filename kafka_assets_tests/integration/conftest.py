@@ -57,7 +57,7 @@ def server(request: pytest.FixtureRequest, ledger_on: Callable[[str], Engine]) -
 @pytest.fixture
 def whole_server(services_folder: Path) -> Iterator[None]:
     """For a test that changes what holds for a whole server, and for one that suffers by that."""
-    with locks.held(services_folder / "whole_server", timeout=300, on_wait=lambda: None):
+    with locks.held(services_folder / "whole_server", timeout=900, on_wait=lambda: None):
         yield
 
 

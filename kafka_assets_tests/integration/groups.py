@@ -74,7 +74,7 @@ class Member:
         return set(self.group.assigned)
 
 
-def polled(*members: Member, until: Callable[[], bool], patience: float = 60.0) -> None:
+def polled(*members: Member, until: Callable[[], bool], patience: float = 120.0) -> None:
     """Poll all of them in turn until that is so."""
     deadline = time.monotonic() + patience
     while not until():

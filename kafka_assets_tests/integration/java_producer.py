@@ -36,7 +36,7 @@ def _run(tool: str, *arguments: str, said: str = "") -> None:
         input=said.encode("utf-8"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=50,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stdout.decode("utf-8", errors="replace")[-2000:]

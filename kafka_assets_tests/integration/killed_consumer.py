@@ -28,7 +28,7 @@ INSERT = text("INSERT INTO handled (kafka_partition, kafka_offset, number) VALUE
 def killed(*arguments: object) -> None:
     """Run it until it kills itself, or, with HANDLED 0, to its end."""
     command = [sys.executable, "-m", __name__, *map(str, arguments)]
-    done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, timeout=180, capture_output=True, text=True)
     wanted = 0 if arguments[4] == 0 else -signal.SIGKILL
     assert done.returncode == wanted, done.stderr
 

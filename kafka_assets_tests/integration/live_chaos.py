@@ -69,7 +69,7 @@ class Chaos:
         """SIGTERM one, and see it end well."""
         gone = self.members.pop(self._random.randrange(len(self.members)))
         gone.send_signal(signal.SIGTERM)
-        assert gone.wait(90) == 0, self.said()
+        assert gone.wait(240) == 0, self.said()
         self.drained += 1
 
     def said(self) -> str:

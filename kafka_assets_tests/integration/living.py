@@ -88,7 +88,7 @@ class Living:
             for one in made:
                 one.stop()
             for thread in threads:
-                thread.join(60)
+                thread.join(120)
         assert not any(thread.is_alive() for thread in threads)
         if errors:
             raise errors[0]
@@ -139,7 +139,7 @@ class Living:
         return self.sql("select count(*) from kafka_gap") == 0 and self.sql(twice) == 0
 
 
-def waited(until: Callable[[], object], patience: float = 60.0, *, also: Callable[[], object] = lambda: None) -> None:
+def waited(until: Callable[[], object], patience: float = 120.0, *, also: Callable[[], object] = lambda: None) -> None:
     """Until that is so."""
     deadline = time.monotonic() + patience
     while not until():

@@ -140,7 +140,7 @@ def test_a_missing_topic_is_told_at_once(connection: Connection) -> None:
         produce(connection, "no-such-topic", numbered(0, 1))
     with pytest.raises(TopicMissing):
         list(read_range(connection, "no-such-topic", 0, 0, 1))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_a_record_that_the_broker_refuses_raises_with_the_counts(broker: str, topic: str) -> None:

@@ -54,7 +54,7 @@ class Away(GroupOffsets):
 def read_on(consumer: Consumer, enough: int, *, meet: Callable[[Any], object] = lambda _: None) -> list[Any]:
     """All records in the order in which they came, by a caller that goes on whatever passes."""
     seen: list[Any] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len({number(one) for one in seen}) < enough:
         assert time.monotonic() < deadline, [number(one) for one in seen]
         with suppress(Retryable):

@@ -118,7 +118,7 @@ def test_a_lab_that_is_terminated_puts_its_brokers_back(cluster: Commands, three
     )
     until(frozen, "a broker is frozen", every=0.02)
     running.send_signal(signal.SIGTERM)
-    out, said = running.communicate(timeout=120)
+    out, said = running.communicate(timeout=180)
     assert (running.returncode, out) == (1, ""), said
     assert "ended by SIGTERM" in said
     assert [one.state for one in devstack.status(state)] == ["ready"] * 3

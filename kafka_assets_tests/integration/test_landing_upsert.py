@@ -157,7 +157,7 @@ def test_keys_that_move_when_partitions_are_added_fail_the_slice_unless_time_ord
     stream.land()
     with admin(stream.connection) as asking:
         asking.answers(asking.client.create_partitions([NewPartitions(stream.name, 3)]))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while describe_topic(stream.connection, stream.name).partitions < 3:
         assert time.monotonic() < deadline
         time.sleep(0.1)

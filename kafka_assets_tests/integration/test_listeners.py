@@ -209,12 +209,12 @@ def test_the_command_runs_a_modules_listeners_until_sigterm(
     assert running.stdout is not None
     assert [running.stdout.readline() for _ in range(3)] == ["0\n", "1\n", "2\n"]
     running.send_signal(signal.SIGTERM)
-    rest, said = running.communicate(timeout=30)
+    rest, said = running.communicate(timeout=180)
     assert (running.returncode, rest) == (0, ""), said
     assert "listening: printed" in said
     assert committed(connection, "printed", topic) == {0: 3}
     fill(connection, topic, [3], partitions=1)
-    assert listen(tmp_path, broker, "mine", "printed", "--idle", "2").communicate(timeout=40)[0] == "3\n"
+    assert listen(tmp_path, broker, "mine", "printed", "--idle", "2").communicate(timeout=180)[0] == "3\n"
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,6 @@ def test_the_command_runs_a_modules_listeners_until_sigterm(
 def test_a_wrong_name_is_bad_usage(broker: str, tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "mine.py").write_text(MODULE.format(topic="t"))
     running = listen(tmp_path, broker, *arguments)
-    _, errors = running.communicate(timeout=30)
+    _, errors = running.communicate(timeout=180)
     assert running.returncode == 2
     assert said in errors

@@ -86,7 +86,7 @@ def test_processes_are_watched_and_a_signal_drains_them(project: Callable[[str],
             )
         )
         running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=180)
     finally:
         running.kill()
     assert running.returncode == 0, err
@@ -105,7 +105,7 @@ def test_a_killed_parent_takes_its_children_along_and_they_drain(project: Callab
     children = psutil.Process(running.pid).children()
     running.kill()
     running.communicate()
-    _, left = psutil.wait_procs(children, timeout=60)
+    _, left = psutil.wait_procs(children, timeout=180)
     assert len(children) == 2 and left == []
     assert here.living.sql("select count(*) from kafka_progress where owner is not null") == 0
 
@@ -116,7 +116,7 @@ def test_it_ends_when_it_has_caught_up_in_the_new_group_protocol_too(project: Ca
     here.living.ids(0, 300)
     options = ("--until-caught-up", "--tell-kafka", "--max-delay", "50ms", "--group-protocol", "consumer")
     running = here.live(*options)
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=180)
     assert running.returncode == 0 and "300 records in" in out and here.living.count == 300, err
     assert "heartbeat.interval.ms is left out" in err
 
@@ -136,7 +136,7 @@ def test_threads_share_the_partitions_each_as_a_static_member(project: Callable[
             living.ids(50, 100, partition)
         waited(lambda: living.count == 400)
         running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=180)
     finally:
         running.kill()
     assert running.returncode == 0, err
@@ -155,6 +155,6 @@ def test_it_ends_with_1_when_nothing_moves_for_as_long_as_its_patience(project: 
     with admin(here.living.connection) as asking:
         asking.answers(asking.client.delete_records([TopicPartition(here.living.stream.reads, 0, 45)]))
     running = here.live("--until-caught-up", "--patience", "2s")
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=180)
     assert running.returncode == 1 and here.living.count == 20, err
     assert "30 offsets are not committed, and nothing has moved for 2 s" in " ".join(err.split())

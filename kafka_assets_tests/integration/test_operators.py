@@ -221,7 +221,7 @@ def test_whoever_reads_the_records_may_have_enough(broker: str, topic: str, tmp_
     reading.stdout.close()
     said = reading.stderr.read()
     reading.stderr.close()
-    assert (reading.wait(timeout=30), said) == (0, "")
+    assert (reading.wait(timeout=180), said) == (0, "")
 
 
 def test_what_a_producer_aborted_is_not_shown(command: Commands, connection: Connection, topic: str) -> None:

@@ -94,7 +94,7 @@ def test_the_lines_of_files_and_of_stdin_are_the_values(
 def test_a_pipe_is_read_and_stdout_is_json_and_nothing_else(broker: str, topic: str) -> None:
     command = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "produce", topic, "--json"]
     lines = b"".join(b"%d\n" % number for number in range(20_000))
-    done = subprocess.run(command, input=lines, capture_output=True, timeout=50, check=False)
+    done = subprocess.run(command, input=lines, capture_output=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["topic"], summary["read"], summary["delivered"], summary["failed"]) == (topic, 20_000, 20_000, 0)
@@ -205,11 +205,11 @@ def test_a_signal_ends_the_reading_and_what_was_read_is_delivered_and_said(
         assert process.stdin is not None
         process.stdin.write(b"1\n2\n3\n")
         process.stdin.flush()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while len(stored(broker, topic)) < 3:
             assert time.monotonic() < deadline
         process.send_signal(number)  # while it waits for a fourth line
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=180)
     summary = json.loads(out)
     assert (process.returncode, summary["read"], summary["delivered"]) == (code, 3, 3)
     assert f"stopped by {number.name} after 3 lines" in err.decode()
@@ -224,11 +224,11 @@ def test_a_stopped_transaction_is_aborted(broker: str, topic: str) -> None:
         assert process.stdin is not None
         process.stdin.write(b"1\n")
         process.stdin.flush()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while not ends(broker, topic):
             assert time.monotonic() < deadline
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=180)
     summary = json.loads(out)
     assert (process.returncode, summary["delivered"], summary["committed"]) == (143, 0, False)
     assert "send all lines again" in err.decode()

@@ -535,7 +535,7 @@ def test_without_it_the_others_go_on(large: Connection, topic: str) -> None:
 def test_a_broker_that_is_silent_for_too_long_is_a_first_error_too(
     connection: Connection, topic: str, frozen: Frozen
 ) -> None:
-    producer = Producer(connection, stop_on_first_error=True, delivery_timeout=1.0)
+    producer = Producer(connection, stop_on_first_error=True, delivery_timeout=5.0)
     producer.deliver(topic, b"0", partition=0)
     with frozen(), pytest.raises(Undelivered, match="2 records") as raised:
         producer.send(topic, b"1", partition=0)
@@ -615,7 +615,7 @@ def test_a_zombie_is_fenced_by_the_producer_that_took_its_id(connection: Connect
 
 
 def test_a_commit_that_finds_no_broker_can_be_asked_again(connection: Connection, topic: str, frozen: Frozen) -> None:
-    producer = Producer(connection, transactional_id=topic, delivery_timeout=2)
+    producer = Producer(connection, transactional_id=topic, delivery_timeout=5)
     producer.begin()
     producer.deliver(topic, b"1", partition=0)
     with frozen(), pytest.raises(DeliveryFailed, match="could not commit in time"):
@@ -646,7 +646,7 @@ def test_close_keeps_its_time_with_an_open_transaction_and_tells_of_each_record(
         began = time.monotonic()
         with pytest.raises(TransactionMustAbort, match="transaction of 100 records, and could not abort it") as raised:
             producer.close(timeout=1)
-        assert time.monotonic() - began < 10  # not the two minutes that a record may take
+        assert time.monotonic() - began < 60  # not the two minutes that a record may take
     late = raised.value.__cause__
     assert isinstance(late, Undelivered)
     assert [one.record.value for one in late.failures] == [b"%d" % number for number in range(1, 100)]
@@ -658,7 +658,7 @@ def test_closing_an_open_transaction_does_not_hide_the_error_of_the_block(
     with (
         frozen_at_the_end(frozen) as freeze,
         pytest.raises(LookupError) as raised,
-        Producer(connection, transactional_id=topic, delivery_timeout=1) as producer,
+        Producer(connection, transactional_id=topic, delivery_timeout=5) as producer,
     ):
         producer.begin()
         producer.deliver(topic, b"0", partition=0)
@@ -751,4 +751,4 @@ def test_a_broker_that_is_not_there_is_told_and_does_not_hang(topic: str) -> Non
     began = time.monotonic()
     with Producer(Connection("127.0.0.1:1")) as producer, pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
         producer.send(topic, b"")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 90, "not the two minutes that a record may take"
