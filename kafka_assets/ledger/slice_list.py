@@ -78,7 +78,7 @@ def list_slices(
         for place in _places(connection, stream, asset, wanted, gone=gone) if state != "failed" else ():
             # Partition by partition, from its newest slice backwards: only so every database reads no more than it has
             # to say.
-            chosen = _slices(asset).where(*_at(place, wanted), *_in_state(state, place), *_meeting(wanted))
+            chosen = _slices(asset).where(*_at(place, wanted), *_in_state(state, place, asset), *_meeting(wanted))
             found += connection.execute(chosen.order_by(t.slice_.c.start_offset.desc()).limit(limit))
     newest = sorted(found, key=lambda row: row.id, reverse=True)[:limit]
     return sorted(map(_listed, newest), key=lambda one: one.key)
@@ -180,7 +180,7 @@ def _waiting(asset: str, state: str) -> list[Any]:
     return [*waits, s.kind == "normal", s.is_open.is_(False)]
 
 
-def _in_state(state: str | None, place: Row[Any]) -> list[Any]:
+def _in_state(state: str | None, place: Row[Any], asset: str) -> list[Any]:
     s, p = t.slice_.c, t.publication.c
     normal = [s.kind == "normal", s.is_open.is_(False)]
     if state is None:
@@ -191,8 +191,10 @@ def _in_state(state: str | None, place: Row[Any]) -> list[Any]:
         return [s.is_open, s.end_offset == place.planned_through]
     if state == "committed":
         return [*normal, p.state == "committed"]
-    # Planned, and nobody has given the asset its publication yet.
-    return [*normal, s.start_offset >= place.published, p.id.is_(None)]
+    # Planned, and the asset has no publication yet: asked slice by slice, as in `committed.uncommitted_by`.
+    o = t.publication.alias("its").c
+    its = select(o.id).where(o.slice_id == s.id, o.asset == asset).scalar_subquery()
+    return [*normal, s.start_offset >= place.published, its.is_(None)]
 
 
 def _listed(row: Row[Any]) -> Listed:
