@@ -28,6 +28,7 @@ from kafka_assets.live.tombstones import NO_TIME, Tombstones, needed
 from kafka_assets.live.values import values_of
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.schema import fields_of
+from kafka_assets.sinks.nested import leaves_of
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 
@@ -65,8 +66,19 @@ class Decoder:
         every = pa.schema([*fields_of(self._values.schema), *carried])
         self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
         self.schema = self._landed(every.empty_table()).schema
+        self._refuse_untyped()
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
         self._tombstones = None if stream.upsert is None else Tombstones(self.schema, stream.upsert)
+
+    def _refuse_untyped(self) -> None:
+        """Of no values Arrow knows no type: the table would get a text column, and numbers would land as text."""
+        for field in fields_of(self.schema):
+            if any(map(pa.types.is_null, leaves_of(field.type))):
+                raise StreamError(
+                    f"stream {self.stream.name!r}: the Arrow function gives the column {field.name!r} no type",
+                    why="it is called with an empty table first, for its columns, and of no values Arrow knows no type",
+                    cure="give the type where the column is made: pa.array(values, pa.float64())",
+                )
 
     def begin(self, batch: Batch) -> None:
         """Decode ahead what the batch has by now. Of one thread, another one than `chunk`'s or the same."""

@@ -476,6 +476,20 @@ def test_messages_are_taken_apart_by_partition() -> None:
     assert (found["orders", 1].timestamps, found["orders", 1].timestamp_types) == ([42], [0])
 
 
+@pytest.mark.parametrize("untyped", [[], [[]], [{"x": []}]], ids=["null", "list", "nested"])
+def test_an_arrow_function_whose_column_has_no_type_on_an_empty_table_is_refused(untyped: list[Any]) -> None:
+    def priced(records: pa.Table) -> pa.Table:
+        values = pa.array(untyped) if untyped else pa.array([float(x) for x in records["note"].to_pylist()])
+        return records.append_column("price", values.slice(0, 0))
+
+    def typed(records: pa.Table) -> pa.Table:
+        return records.append_column("price", pa.array([float(x) for x in records["note"].to_pylist()], pa.float64()))
+
+    with pytest.raises(StreamError, match=r"column 'price' no type .*empty table first.*pa\.float64"):
+        Decoder(_stream("id BIGINT, note STRING"), priced)
+    assert Decoder(_stream("id BIGINT, note STRING"), typed).schema.field("price").type == pa.float64()
+
+
 def test_a_slice_scope_is_refused() -> None:
     with pytest.raises(StreamError, match="whole slices"):
         Decoder(_stream(RECORD_SCHEMA, scope="slice"))
