@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka_assets.assets.component import KafkaTopic
     from kafka_assets.assets.decorator import kafka_asset
-    from kafka_assets.assets.definitions import build_definitions, load_assets
+    from kafka_assets.assets.definitions import build_definitions
     from kafka_assets.assets.downstream import slice_asset
+    from kafka_assets.assets.folder import load_assets
     from kafka_assets.assets.sensor import build_sensor
     from kafka_assets.broker.consumer import Consumer
     from kafka_assets.broker.in_transaction import InTransaction
@@ -41,7 +42,7 @@ _HOMES = {
     "KafkaTopic": "kafka_assets.assets.component",
     "kafka_asset": "kafka_assets.assets.decorator",
     "build_definitions": "kafka_assets.assets.definitions",
-    "load_assets": "kafka_assets.assets.definitions",
+    "load_assets": "kafka_assets.assets.folder",
     "slice_asset": "kafka_assets.assets.downstream",
     "build_sensor": "kafka_assets.assets.sensor",
     "Consumer": "kafka_assets.broker.consumer",

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from kafka_assets.assets.definitions import build_definitions, load_assets
+from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.folder import load_assets
 from kafka_assets.settings import load_settings
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import make_url, text
 
 from kafka_assets import devstack
 from kafka_assets.assets.by_hand import plan_now
-from kafka_assets.assets.definitions import Declared, streams_in
+from kafka_assets.assets.folder import Declared, streams_in
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.keys import add_keys
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK

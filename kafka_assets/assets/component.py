@@ -2,27 +2,18 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the fields themselves.
 import re
-import warnings
-from collections.abc import Sequence
-from datetime import date, datetime
-from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import dagster as dg
-import yaml
-from dagster.components.resolved.errors import ResolutionException
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from kafka_assets.assets.appearance import Appearance, source_spec
 from kafka_assets.assets.checks import checks_of, the_health_sensor
 from kafka_assets.assets.decorator import as_they_come, build_asset
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
-from kafka_assets.errors import StreamError
 from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets.streams import Stream, declare
-
-TYPE = "kafka_assets.KafkaTopic"
 
 
 class Slices(dg.Model, dg.Resolvable):
@@ -113,52 +104,3 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
             sensors=[the_sensor(), the_health_sensor()] if everyone[0] is self else [],
             resources=default_resources(),
         )
-
-
-def assets_in(path: Path, *, others: bool = False) -> Sequence[dg.AssetsDefinition]:
-    """The assets that a YAML file declares, one for each of its documents; `others`: it may hold other components."""
-    found: list[dg.AssetsDefinition] = []
-    try:
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            if document is not None and not (others and _is_other(document)):
-                found.append(_component(document).asset)
-    except (yaml.YAMLError, UnicodeDecodeError, ResolutionException, ValidationError) as error:
-        raise StreamError(
-            f"{path} cannot be read",
-            why=" ".join(str(error).split())[:500],
-            cure=f"write `type: {TYPE}` and `attributes:` with topic (or topics), target and schema",
-        ) from error
-    except dg.DagsterInvalidDefinitionError as error:
-        raise StreamError(
-            f"{path} declares an asset that Dagster does not take",
-            why=" ".join(str(error).split())[:500],
-            cure="correct the attribute that it speaks of: an owner is `team:name` or an address, a group one word",
-        ) from error
-    except StreamError as error:
-        raise StreamError(f"{path}: {error.what}", why=error.why, cure=error.cure) from error
-    return found
-
-
-def _is_other(document: Any) -> bool:
-    return isinstance(document, dict) and cast(dict[str, Any], document).get("type", TYPE) != TYPE
-
-
-def _component(document: Any) -> KafkaTopic:
-    given = cast(dict[str, Any], document) if isinstance(document, dict) else {}
-    attributes = given.get("attributes")
-    if given.get("type") != TYPE or not isinstance(attributes, dict):
-        raise StreamError(
-            "a document that declares no stream",
-            why=f"its type is {given.get('type')!r}" if given.get("type") != TYPE else "it has no attributes",
-            cure=f"write `type: {TYPE}` and `attributes:` with topic (or topics), target and schema",
-        )
-    with warnings.catch_warnings():
-        # Dagster 1.13 validates with a function that pydantic has renamed.
-        warnings.filterwarnings("ignore", message="`parse_obj_as` is deprecated", category=DeprecationWarning)
-        written = {name: _as_text(value) for name, value in cast(dict[str, Any], attributes).items()}
-        return KafkaTopic.resolve_from_dict(written)
-
-
-def _as_text(value: Any) -> Any:
-    """YAML makes a date of what reads as one; a stream's `start` is text here, as in JSON."""
-    return value.isoformat() if isinstance(value, datetime | date) else value

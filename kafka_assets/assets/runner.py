@@ -18,14 +18,15 @@ import dagster as dg
 
 from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import stream_of, versions_of
-from kafka_assets.assets.definitions import Declared, build_definitions, load_assets, streams_in
+from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
+from kafka_assets.assets.folder import Declared, broken_in, load_assets, streams_in
 from kafka_assets.assets.names import SPARK
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
-from kafka_assets.errors import Retryable, SparkUnavailable, UsageError
+from kafka_assets.errors import Retryable, SparkUnavailable, StreamError, UsageError
 from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.requests import given_up, withdraw
@@ -85,7 +86,7 @@ class Runner:
     ) -> None:
         self._settings, self._say, self._given = settings, say, instance
         self._assets = load_assets(settings.streams) if assets is None else assets
-        self.streams = _chosen(streams_in(self._assets), only)
+        self.streams = chosen(self._assets, only)
         # Why a run failed is said by us, in one line: Dagster's log has it in a hundred.
         level = "DEBUG" if verbose else "CRITICAL"
         self._run_config = {"loggers": {"console": {"config": {"log_level": level}}}}
@@ -263,22 +264,24 @@ def _interrupted(event: dg.DagsterEvent) -> bool:
     return canceled or getattr(reason, "value", None) == "UNEXPECTED_TERMINATION"
 
 
-def chosen_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:
-    """The declared streams, or those of them that are named."""
-    return _chosen(streams_in(load_assets(settings.streams)), only)
-
-
-def chosen_asset(settings: Settings, name: str) -> dg.AssetsDefinition:
+def chosen_asset(declared: Sequence[Declared], name: str) -> dg.AssetsDefinition:
     """The asset that declares the stream of this name."""
-    assets = [one for one in load_assets(settings.streams) if isinstance(one, dg.AssetsDefinition)]
-    declared = {stream.name: one for one in assets if (stream := stream_of(one)) is not None}
-    [stream] = _chosen(streams_in(assets), [name])
-    return declared[stream.name]
+    [stream] = chosen(declared, [name])
+    assets = (one for one in declared if isinstance(one, dg.AssetsDefinition))
+    return next(one for one in assets if (found := stream_of(one)) is not None and found.name == stream.name)
 
 
-def _chosen(streams: Sequence[Stream], only: Sequence[str]) -> list[Stream]:
+def chosen(declared: Sequence[Declared], only: Sequence[str]) -> list[Stream]:
+    """The declared streams, or those of them that are named."""
+    streams = streams_in(declared)
     names = {stream.name for stream in streams}
     if unknown := [name for name in only if name not in names]:
+        if broken := broken_in(declared):
+            raise StreamError(
+                f"there is no stream {unknown[0]!r} in the files that can be read",
+                why=" | ".join(f"{one.error.what}" for one in broken),
+                cure=f"correct {', '.join(str(one.path) for one in broken)}",
+            )
         raise UsageError(
             f"there is no stream {unknown[0]!r}",
             why=f"declared are: {', '.join(sorted(names)) or 'none'}",

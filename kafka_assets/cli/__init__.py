@@ -27,7 +27,7 @@ from kafka_assets.cli import (
     standing,
     topics,
 )
-from kafka_assets.cli.console import forgive_encodings, report
+from kafka_assets.cli.console import begin, end, forgive_encodings, report
 from kafka_assets.errors import KafkaAssetsError, UsageError
 
 app = typer.Typer(
@@ -54,8 +54,11 @@ for panel, modules in PANELS.items():
 def main() -> None:
     """Run the command line; exit with 0, 1 (a finding or a failure) or 2 (bad usage)."""
     forgive_encodings()
+    begin()
     try:
         app(prog_name="kafka-assets")
+    except SystemExit as ended:
+        sys.exit(ended.code or end())
     except KafkaAssetsError as error:
         report(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafka_assets.cli.console import ends_with, report
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from kafka_assets.assets.folder import Declared
     from kafka_assets.broker.connection import Connection
     from kafka_assets.settings import Settings
     from kafka_assets.streams import Stream
@@ -144,10 +147,30 @@ def the_ledger(settings: Settings) -> Engine:
     return engine
 
 
-def the_stream(settings: Settings, name: str) -> Stream:
-    from kafka_assets.assets.runner import chosen_streams
+def the_declared(settings: Settings, only: Sequence[str]) -> list[Declared]:
+    """What the project declares. Files that cannot be read are told on stderr.
 
-    [found] = chosen_streams(settings, [name])
+    They end the command with 1 where all streams are asked for: theirs, too.
+    """
+    from kafka_assets.assets.folder import broken_in, load_assets
+
+    declared = load_assets(settings.streams)
+    for one in broken_in(declared):
+        report(one.error)
+        if not only:
+            ends_with(1)
+    return declared
+
+
+def the_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:
+    """The declared streams, or those of them that are named."""
+    from kafka_assets.assets.runner import chosen
+
+    return chosen(the_declared(settings, only), only)
+
+
+def the_stream(settings: Settings, name: str) -> Stream:
+    [found] = the_streams(settings, [name])
     return found
 
 

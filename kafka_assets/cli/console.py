@@ -54,6 +54,27 @@ def forgive_encodings() -> None:
             reconfigure(errors="backslashreplace")
 
 
+_worst = 0
+"""How the command ends at the best."""
+
+
+def ends_with(code: int) -> None:
+    """Have the command end with this, and go on: what else it does is done all the same."""
+    global _worst  # noqa: PLW0603 - a command is a process
+    _worst = max(_worst, code)
+
+
+def begin() -> None:
+    """Nothing was found yet that a command must end with."""
+    global _worst  # noqa: PLW0603
+    _worst = 0
+
+
+def end() -> int:
+    """What a command ends with that has done its work."""
+    return _worst
+
+
 def report(error: KafkaAssetsError) -> None:
     """Print an error as what happened, why, and what to do."""
     err.print(f"[bold red]error[/] {escape(error.what)}", soft_wrap=True, highlight=False)

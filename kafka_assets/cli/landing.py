@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Verbose, a_duration
+from kafka_assets.cli.asking import AsJson, Verbose, a_duration, the_declared, the_streams
 from kafka_assets.cli.console import err, out, print_json, print_table
 from kafka_assets.cli.stopped import ends_on_signals
 
@@ -28,13 +28,12 @@ def plan(
 ) -> None:
     """Plan slices of what is in the topics now, without landing them; exit with 1 if something could not be planned."""
     from kafka_assets.assets.by_hand import plan_now, preview
-    from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.broker.connection import Connection
     from kafka_assets.ledger.engine import make_engine
     from kafka_assets.settings import load_settings
 
     settings = load_settings()
-    wanted = chosen_streams(settings, streams or ())
+    wanted = the_streams(settings, streams or ())
     engine = make_engine(settings.database_url)
     with err.status("planning"):
         found = (preview if dry_run else plan_now)(engine, Connection.of(settings), wanted)
@@ -96,7 +95,8 @@ def run(
         told = partial(say, markup=False, highlight=False)
         settings = load_settings()
         settings.require_spark()
-        with Runner(settings, only=streams or (), say=told, verbose=verbose) as here:
+        assets = the_declared(settings, streams or ())
+        with Runner(settings, only=streams or (), assets=assets, say=told, verbose=verbose) as here:
             done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
             standing = here.standing()
     failed = not done.caught_up if until_caught_up else bool(done.failures or done.troubles or done.failed_slices)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, a_duration
+from kafka_assets.cli.asking import AsJson, a_duration, the_declared
 from kafka_assets.cli.console import err, out, print_json
 from kafka_assets.errors import KafkaAssetsError, Retryable, UsageError
 
@@ -74,7 +74,7 @@ def live(
     from kafka_assets.settings import load_settings
 
     settings = load_settings()
-    asset = chosen_asset(settings, stream)
+    asset = chosen_asset(the_declared(settings, [stream]), stream)
     form = form_of(asset)
     name = group or (form.stream.asset if form else stream)
     membership = Membership(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_assets.cli.asking import MOST_OFFSET, AsJson, Partition, the_ledger, the_stream
+from kafka_assets.cli.asking import MOST_OFFSET, AsJson, Partition, the_ledger, the_stream, the_streams
 from kafka_assets.cli.console import print_json, print_table
 
 quarantine = typer.Typer(help="Records that could not become rows.", no_args_is_help=True)
@@ -25,12 +25,11 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """Count the records in quarantine by the kind of reason and the field, with an example of each."""
-    from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.ledger.quarantined import quarantine_reasons
     from kafka_assets.settings import load_settings
 
     settings = load_settings()
-    wanted = chosen_streams(settings, streams or ())
+    wanted = the_streams(settings, streams or ())
     engine = the_ledger(settings)
     rows = [asdict(one) for one in quarantine_reasons(engine, assets=[one.asset for one in wanted], limit=limit)]
     engine.dispose()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_assets.cli.asking import AsJson, Partition, the_connection, the_ledger, the_stream
+from kafka_assets.cli.asking import AsJson, Partition, the_connection, the_ledger, the_stream, the_streams
 from kafka_assets.cli.console import err, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -29,13 +29,12 @@ def register(app: typer.Typer) -> None:
 
 def streams(as_json: AsJson = False) -> None:
     """List the declared streams: what they read, where it lands, and how far they are; exit 1 where nobody plans."""
-    from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.audit.streams import stream_standing
     from kafka_assets.ledger.engine import make_engine
     from kafka_assets.settings import load_settings
 
     settings = load_settings()
-    wanted = chosen_streams(settings, ())
+    wanted = the_streams(settings, ())
     engine = make_engine(settings.database_url)
     looked = _looked(settings, engine, wanted)
     rows = [asdict(one) for one in stream_standing(engine, wanted)]
@@ -56,12 +55,11 @@ def streams(as_json: AsJson = False) -> None:
 
 def lag(names: Streams = None, as_json: AsJson = False) -> None:
     """Show how far each partition is behind, as the broker is now; exit 1 where nobody plans what comes."""
-    from kafka_assets.assets.runner import chosen_streams
     from kafka_assets.audit.streams import lags
     from kafka_assets.settings import load_settings
 
     settings = load_settings()
-    wanted = chosen_streams(settings, names or ())
+    wanted = the_streams(settings, names or ())
     engine = the_ledger(settings)
     looked = _looked(settings, engine, wanted)
     rows = [asdict(one) for one in lags(engine, assets=[one.asset for one in wanted])]

@@ -66,8 +66,8 @@ class Decoder:
         every = pa.schema([*fields_of(self._values.schema), *carried])
         self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
         self.schema = self._landed(every.empty_table()).schema
-        self._refuse_untyped()
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
+        self._refuse_untyped()
         self._tombstones = None if stream.upsert is None else Tombstones(self.schema, stream.upsert)
 
     def _refuse_untyped(self) -> None:

@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame
 
 import kafka_assets
 from kafka_assets import KafkaTopic, build_definitions, kafka_asset, load_assets, slice_asset
-from kafka_assets.assets.component import assets_in
 from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.folder import broken_in, streams_in
 from kafka_assets.assets.sensor import streams_of
+from kafka_assets.assets.yaml_files import assets_in
 from kafka_assets.errors import StreamError
 from kafka_assets.streams import Derived, Stream
 from kafka_assets.verdicts import NAMES
@@ -234,10 +235,11 @@ def test_the_example_project_loads_with_all_that_it_shows() -> None:
 
 
 def test_two_streams_with_one_name_or_one_table_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StreamError, match="two assets are named 'orders'"):
-        load_assets(written(tmp_path, a_yaml=ORDERS, b_yaml=ORDERS))
-    with pytest.raises(StreamError, match="have the same target 'orders'"):
-        load_assets(written(tmp_path, b_yaml=ORDERS + "  name: again\n"))
+    for text, said in ((ORDERS, "two assets are named 'orders'"), (ORDERS + "  name: again\n", "the same target")):
+        found = load_assets(written(tmp_path, a_yaml=ORDERS, b_yaml=text, payments_py=PAYMENTS))
+        assert [stream.name for stream in streams_in(found)] == ["payments"]
+        assert [one.path.name for one in broken_in(found)] == ["a.yaml", "b.yaml"]
+        assert all(said in str(one.error) for one in broken_in(found))
 
 
 def _parsed(text: str) -> dict[str, object]:

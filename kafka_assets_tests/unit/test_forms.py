@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kafka_assets import LiveConsumer, kafka_asset, slice_asset
-from kafka_assets.assets.component import assets_in
+from kafka_assets.assets.yaml_files import assets_in
 from kafka_assets.errors import StreamError, UsageError
 from kafka_assets.forms import form_of
 

@@ -19,12 +19,13 @@ from kafka_assets.assets import planning as planner
 from kafka_assets.assets.by_hand import preview
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import kafka_asset
-from kafka_assets.assets.definitions import build_definitions, load_assets
+from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.folder import broken_in, load_assets
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
 from kafka_assets.broker.connection import Connection
-from kafka_assets.errors import BrokerUnavailable, LedgerBusy, StreamError
+from kafka_assets.errors import BrokerUnavailable, LedgerBusy
 from kafka_assets.ledger import requests, told
 from kafka_assets.ledger.backends import unconnected
 from kafka_assets.ledger.claims import claim, record_failure, release
@@ -522,8 +523,9 @@ def test_two_streams_of_one_group_are_refused(tmp_path: Path) -> None:
             f"@kafka_asset(name='{name}', topic='{name}', target='{name}', group='one', schema='id BIGINT')\n"
             "def land(records):\n    return records\n"
         )
-    with pytest.raises(StreamError, match="the same group 'one'"):
-        load_assets(tmp_path)
+    found = load_assets(tmp_path)
+    assert [one.path.name for one in broken_in(found)] == ["a.py", "b.py"]
+    assert all("the same group 'one'" in str(one.error) for one in broken_in(found))
 
 
 @pytest.mark.parametrize("shared", ["group", "target"])
