@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafka_assets.assets.component import KafkaTopic
+    from kafka_assets.assets.component import KafkaStreams, KafkaTopic
     from kafka_assets.assets.decorator import kafka_asset
     from kafka_assets.assets.definitions import build_definitions
     from kafka_assets.assets.downstream import slice_asset
@@ -23,6 +23,7 @@ __all__ = [
     "Consumer",
     "InLedger",
     "InTransaction",
+    "KafkaStreams",
     "KafkaTopic",
     "LiveConsumer",
     "Workers",
@@ -39,6 +40,7 @@ __all__ = [
 
 _HOMES = {
     "LiveConsumer": "kafka_assets.live.consumer",
+    "KafkaStreams": "kafka_assets.assets.component",
     "KafkaTopic": "kafka_assets.assets.component",
     "kafka_asset": "kafka_assets.assets.decorator",
     "build_definitions": "kafka_assets.assets.definitions",

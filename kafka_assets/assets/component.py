@@ -7,72 +7,75 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from kafka_assets.assets.appearance import Appearance, source_spec
-from kafka_assets.assets.checks import checks_of, the_health_sensor
+from kafka_assets.assets.appearance import Appearance
+from kafka_assets.assets.checks import checks_of
 from kafka_assets.assets.decorator import as_they_come, build_asset
-from kafka_assets.assets.resources import default_resources
-from kafka_assets.assets.sensor import the_sensor
+from kafka_assets.assets.serving import components_of, serving
+from kafka_assets.errors import StreamError
 from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets.streams import Stream, declare
+
+
+def says(text: str) -> Any:
+    """What an attribute is, for `dg`'s schema: of a field that has a default it drops pydantic's own description."""
+    return dg.Resolver.default(description=text)
 
 
 class Slices(dg.Model, dg.Resolvable):
     """How offsets are cut."""
 
-    max_records: int | None = Field(default=None, description="At most so many offsets a slice; 500,000 if not said.")
-    max_delay: str | float | None = Field(default=None, description="How long offsets may wait for more; 10s.")
-    per_tick: int | None = Field(default=None, description="So many slices are planned in one tick; 100.")
-    records_per_tick: int | None = Field(default=None, description="And so many offsets; 50,000,000.")
-    waiting: int | None = Field(default=None, description="None are planned while so many wait; 1,000.")
-    runs: int | None = Field(default=None, description="So many runs land them at a time; 4.")
+    max_records: Annotated[int | None, says("At most so many offsets a slice; 500,000 if not said.")] = None
+    max_delay: Annotated[str | float | None, says("How long offsets may wait for more; 10s.")] = None
+    per_tick: Annotated[int | None, says("So many slices are planned in one tick; 100.")] = None
+    records_per_tick: Annotated[int | None, says("And so many offsets; 50,000,000.")] = None
+    waiting: Annotated[int | None, says("None are planned while so many wait; 1,000.")] = None
+    runs: Annotated[int | None, says("So many runs land them at a time; 4.")] = None
 
 
 class SkipWhenBehind(dg.Model, dg.Resolvable):
     """What is left out where a partition is too far behind."""
 
-    records: int | None = Field(default=None, description="More unread offsets than this are too many.")
-    age: str | float | None = Field(default=None, description="An older unread record is too old.")
-    keep: int = Field(description="So many of the newest offsets are read all the same.")
-    every: str | float | None = Field(default=None, description="At most once in so long; 15m.")
-    stale_keys: bool | None = Field(
-        default=None, description="With upsert: accept rows that are not brought up to date."
-    )
+    records: Annotated[int | None, says("More unread offsets than this are too many.")] = None
+    age: Annotated[str | float | None, says("An older unread record is too old.")] = None
+    keep: Annotated[int, says("So many of the newest offsets are read all the same.")]
+    every: Annotated[str | float | None, says("At most once in so long; 15m.")] = None
+    stale_keys: Annotated[bool | None, says("With upsert: accept rows that are not brought up to date.")] = None
 
 
 class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     """A Kafka topic that lands in a SQL table exactly once: one asset, whose partitions are slices of the topic."""
 
-    topic: str | None = Field(default=None, description="The topic.")
-    topics: str | None = Field(default=None, description="Instead of topic: all topics that match this pattern.")
+    topic: Annotated[str | None, says("The topic.")] = None
+    topics: Annotated[str | None, says("Instead of topic: all topics that match this pattern.")] = None
     target: str = Field(description="The table; one asset owns it.")
     schema_: str = Field(alias="schema", description='The columns, for example "id BIGINT NOT NULL, note STRING".')
-    name: str | None = Field(default=None, description="The asset's name, here and in the ledger; the target's.")
-    mode: Literal["append", "upsert"] | None = Field(default=None, description="append, or upsert with a key.")
-    key: list[str] | None = Field(default=None, description="With upsert: the columns that tell rows apart.")
-    order_by: str | None = Field(default=None, description="With upsert: which version of a key wins.")
-    format: str | None = Field(default=None, description="json, string or bytes.")
-    slices: Annotated[Slices | None, dg.Resolver.default()] = Field(default=None, description="How offsets are cut.")
-    start: str | None = Field(default=None, description="earliest, latest, none or a timestamp.")
-    scope: Literal["record", "slice"] | None = Field(default=None, description="Whether it sees records or slices.")
-    evolve: Literal["none", "add_columns"] | None = Field(default=None, description="What new columns do to the table.")
-    on_bad: Literal["quarantine", "fail"] | None = Field(default=None, description="What a bad record does.")
-    max_bad_ratio: float | None = Field(default=None, description="More bad records than this fail the slice.")
-    on_expired: Literal["fail", "record"] | None = Field(default=None, description="What expired offsets do.")
-    skip_when_behind: Annotated[SkipWhenBehind | None, dg.Resolver.default()] = Field(
-        default=None, description="What is left out where a partition is too far behind; nothing if not said."
-    )
-    max_attempts: int | None = Field(default=None, description="So many failures alone, and a slice is given up.")
-    group: str | None = Field(default=None, description="The asset's name in the ledger; its name in Dagster.")
-    keep_keys: str | float | None = Field(default=None, description="Dagster forgets keys older than this.")
-    max_lag: str | float | None = Field(default=None, description="How long records may wait before a check says so.")
-    preview: bool | None = Field(default=None, description="Whether Dagster's storage keeps a slice's first rows.")
-    group_name: str | None = Field(default=None, description="The asset's group in Dagster.")
-    owners: list[str] | None = Field(default=None, description="Who owns the asset.")
-    tags: dict[str, str] | None = Field(default=None, description="The asset's tags.")
-    pool: str | None = Field(default=None, description="The concurrency pool of its runs.")
-    freshness: str | float | None = Field(default=None, description="So long after a materialization it is fresh.")
-    description: str | None = Field(default=None, description="What the asset is.")
-    code_version: str | None = Field(default=None, description="The version of the declaration; its digest.")
+    name: Annotated[str | None, says("The asset's name, here and in the ledger; the target's.")] = None
+    mode: Annotated[Literal["append", "upsert"] | None, says("append, or upsert with a key.")] = None
+    key: Annotated[list[str] | None, says("With upsert: the columns that tell rows apart.")] = None
+    order_by: Annotated[str | None, says("With upsert: which version of a key wins.")] = None
+    format: Annotated[str | None, says("json, string or bytes.")] = None
+    slices: Annotated[Slices | None, says("How offsets are cut.")] = None
+    start: Annotated[str | None, says("earliest, latest, none or a timestamp.")] = None
+    scope: Annotated[Literal["record", "slice"] | None, says("Whether it sees records or slices.")] = None
+    evolve: Annotated[Literal["none", "add_columns"] | None, says("What new columns do to the table.")] = None
+    on_bad: Annotated[Literal["quarantine", "fail"] | None, says("What a bad record does.")] = None
+    max_bad_ratio: Annotated[float | None, says("More bad records than this fail the slice.")] = None
+    on_expired: Annotated[Literal["fail", "record"] | None, says("What expired offsets do.")] = None
+    skip_when_behind: Annotated[
+        SkipWhenBehind | None, says("What is left out where a partition is too far behind; nothing if not said.")
+    ] = None
+    max_attempts: Annotated[int | None, says("So many failures alone, and a slice is given up.")] = None
+    group: Annotated[str | None, says("The asset's name in the ledger; its name in Dagster.")] = None
+    keep_keys: Annotated[str | float | None, says("Dagster forgets keys older than this.")] = None
+    max_lag: Annotated[str | float | None, says("How long records may wait before a check says so.")] = None
+    preview: Annotated[bool | None, says("Whether Dagster's storage keeps a slice's first rows.")] = None
+    group_name: Annotated[str | None, says("The asset's group in Dagster.")] = None
+    owners: Annotated[list[str] | None, says("Who owns the asset.")] = None
+    tags: Annotated[dict[str, str] | None, says("The asset's tags.")] = None
+    pool: Annotated[str | None, says("The concurrency pool of its runs.")] = None
+    freshness: Annotated[str | float | None, says("So long after a materialization it is fresh.")] = None
+    description: Annotated[str | None, says("What the asset is.")] = None
+    code_version: Annotated[str | None, says("The version of the declaration; its digest.")] = None
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -92,15 +95,26 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
         return build_asset(self.stream, as_they_come, Appearance.split(self.declared)[0])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The asset. Of all components of this type the first one brings what they share, and the first
-        of a topic brings that: Dagster copies what a component gives, and would meet it twice.
-        """
+        """The asset; the first of all components brings what they share, where no `KafkaStreams` does."""
         refuse_storage()
-        everyone = context.component_tree.get_all_components(KafkaTopic)
-        readers = [one for one in everyone if one.topic == self.topic]
-        return dg.Definitions(
-            assets=[self.asset, *([source_spec(self.topic)] if self.topic and readers[0] is self else [])],
-            asset_checks=[checks_of(self.stream)],
-            sensors=[the_sensor(), the_health_sensor()] if everyone[0] is self else [],
-            resources=default_resources(),
-        )
+        components = components_of(context)
+        everyone = [one for one in components if isinstance(one, KafkaTopic)]
+        mine = dg.Definitions(assets=[self.asset], asset_checks=[checks_of(self.stream)])
+        if everyone[0] is not self or any(isinstance(one, KafkaStreams) for one in components):
+            return mine
+        return dg.Definitions.merge(mine, serving(context, [one.stream for one in everyone]))
+
+
+class KafkaStreams(dg.Component, dg.Model, dg.Resolvable):
+    """What the streams of a project share, where no KafkaTopic brings it: sensors, resources, checks and topics."""
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        refuse_storage()
+        components = components_of(context)
+        if sum(isinstance(one, KafkaStreams) for one in components) > 1:
+            raise StreamError(
+                "the project has several components of the type kafka_assets.KafkaStreams",
+                why="one serves all of its streams",
+                cure="keep one of them",
+            )
+        return serving(context, [one.stream for one in components if isinstance(one, KafkaTopic)])

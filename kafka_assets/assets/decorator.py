@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from kafka_assets.assets.appearance import Appearance, source_key
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.making import called, making
-from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA, Brought
 from kafka_assets.errors import StreamError
 from kafka_assets.forms import ArrowForm, ArrowFunction, keep_form
 from kafka_assets.sinks.steps import Steps
@@ -92,7 +92,7 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
         partitions_def=dg.DynamicPartitionsDefinition(name=stream.partitions_name),
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key=IO_MANAGER,
-        required_resource_keys={KAFKA, SPARK, IO_MANAGER},
+        required_resource_keys={Brought(KAFKA), Brought(SPARK), Brought(IO_MANAGER)},
         deps=_topics(stream),
         code_version=version,
         description=appearance.description or f"The topic {stream.reads} in the table {stream.target}.",

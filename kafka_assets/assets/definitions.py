@@ -15,6 +15,7 @@ from kafka_assets.assets.plain_secrets import plain_secrets
 from kafka_assets.assets.resources import default_resources
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.sharing import refuse_shared
+from kafka_assets.errors import StreamError
 from kafka_assets.ledger.dagster_storage import refuse_storage
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ def build_definitions(
     fail with its error: the other files' assets go on, and somebody sees it.
     """
     refuse_storage()
+    _require_keys(resources or {})
     broken = broken_in(assets)
     declared = [one for one in assets if not isinstance(one, BrokenFile)]
     checks = [one for one in declared if isinstance(one, dg.AssetChecksDefinition)]
@@ -51,3 +53,16 @@ def build_definitions(
         resources={**default_resources(), **(resources or {})},
         executor=executor,
     )
+
+
+def _require_keys(resources: Mapping[str, object]) -> None:
+    """A resource of ours under a key that no stream asks for would be none: the settings' would be taken."""
+    kinds = {key: type(one) for key, one in default_resources().items()}
+    for given, one in resources.items():
+        meant = next((key for key, kind in kinds.items() if type(one) is kind and key not in resources), None)
+        if meant is not None:
+            raise StreamError(
+                f"the resource {given!r}, a {type(one).__name__}, would be used by no stream",
+                why=f"streams take the one with the key {meant!r}",
+                cure=f"give it as {meant!r}",
+            )

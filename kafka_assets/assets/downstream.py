@@ -18,7 +18,7 @@ from kafka_assets.assets.appearance import Appearance
 from kafka_assets.assets.decorator import Transform, stream_of, version_of, wants_context
 from kafka_assets.assets.landing import CHUNK_OFFSETS, Landing, frame_of
 from kafka_assets.assets.making import called, making
-from kafka_assets.assets.names import IO_MANAGER, SPARK
+from kafka_assets.assets.names import IO_MANAGER, SPARK, Brought
 from kafka_assets.errors import StreamError
 from kafka_assets.records import OFFSET, ORDINAL, BadRecord, Chunk, Refused, Seen
 from kafka_assets.sinks.committed_rows import CommittedRows
@@ -75,7 +75,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
         partitions_def=dg.DynamicPartitionsDefinition(name=stream.partitions_name),
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key=IO_MANAGER,
-        required_resource_keys={SPARK, IO_MANAGER},
+        required_resource_keys={Brought(SPARK), Brought(IO_MANAGER)},
         deps=[upstream],
         code_version=version,
         description=shown.description or f"Rows of {stream.upstream} in the table {stream.target}.",

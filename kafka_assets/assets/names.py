@@ -1,8 +1,20 @@
 """The names under which this package's parts meet in Dagster."""
 
-KAFKA = "kafka"
-SPARK = "pyspark"
+KAFKA = "kafka_assets_broker"
+SPARK = "kafka_assets_spark"
 IO_MANAGER = "kafka_assets_io"
+"""The keys of the resources: none that a project would think of, since a component brings them into projects."""
+
+
+class Brought(str):
+    """A resource's key as an asset requires it: where Dagster finds it missing, its message says who brings it."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str, /) -> str:
+        who = "kafka_assets.build_definitions([...]) brings it, or the component kafka_assets.KafkaStreams"
+        return f"{super().__format__(spec)} ({who})"
+
 
 STREAM_METADATA = "kafka_assets/stream"
 LANDS_TAG = "kafka_assets/lands"

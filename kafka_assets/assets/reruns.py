@@ -17,6 +17,8 @@ PARENT_TAG = "dagster/parent_run_id"
 ROOT_TAG = "dagster/root_run_id"
 RETRY_TAG = "dagster/retry_number"
 """Only on Dagster's automatic retries: who executes one of them by hand does not get it."""
+AUTOMATION_TAG = "dagster/from_automation_condition"
+"""On what Dagster asks for by itself, because of an automation condition."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Asked:
     """What was asked of a run."""
 
     replaces: bool
-    """False where the sensor asked for it: what is committed stays."""
+    """False where no person asked for it, but the sensor or an automation condition: what is committed stays."""
     keeps: frozenset[str] = field(default_factory=frozenset[str])
     """Runs whose results stay all the same: this one tries again what they were asked for, and they have done it."""
 
@@ -43,4 +45,6 @@ def asked_of(tags: Mapping[str, str], *, run_of: Callable[[str], dg.DagsterRun |
             break
         tags = run.tags
     by_hand = PARENT_TAG in tags and RETRY_TAG not in tags
-    return Asked(replaces=by_hand or TOKEN_TAG not in tags, keeps=frozenset(tried))
+    # A condition, `on_cron` for example, asks for every partition that there is, each time: nobody means a replay.
+    by_itself = TOKEN_TAG in tags or AUTOMATION_TAG in tags
+    return Asked(replaces=by_hand or not by_itself, keeps=frozenset(tried))

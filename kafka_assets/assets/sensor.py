@@ -12,7 +12,7 @@ from kafka_assets.assets.decorator import stream_of, versions_of
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG
 from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.assets.tick import Caller, sensor_result, tick, trouble_reason
-from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.errors import KafkaAssetsError, StreamError
 from kafka_assets.streams import Stream
 from kafka_assets.verdicts import UNSEEN_MS
 
@@ -72,10 +72,24 @@ def streams_of(context: dg.SensorEvaluationContext, only: Iterable[dg.AssetKey] 
     Whoever brought them here, components or merged definitions: two that share a group or a table are refused.
     """
     wanted = None if only is None else set(only)
-    found = [stream for asset in _assets(context) if (stream := stream_of(asset)) is not None]
+    found: list[Stream] = []
+    for asset in _assets(context):
+        if (stream := stream_of(asset)) is not None:
+            _require_key(asset, stream)
+            found.append(stream)
     found.sort(key=lambda stream: stream.name)
     refuse_shared(found)
     return [one for one in found if wanted is None or dg.AssetKey(one.name) in wanted]
+
+
+def _require_key(asset: dg.AssetsDefinition, stream: Stream) -> None:
+    if asset.key != dg.AssetKey(stream.name):
+        raise StreamError(
+            f"the asset of stream {stream.name!r} has the key {asset.key.to_user_string()!r}",
+            why="something renamed it after it was declared, `key` or `key_prefix` in post_processing for example; its "
+            "keys, checks and materializations are told by the stream's name, and Dagster would know no such asset",
+            cure="take that out; what the asset is called, say in the stream's `name`",
+        )
 
 
 def _assets(context: dg.SensorEvaluationContext) -> list[dg.AssetsDefinition]:

@@ -69,7 +69,8 @@ class _Document:
             raise self._refused(
                 "it declares an asset that Dagster does not take",
                 why=" ".join(str(error).split())[:500],
-                cure="correct the attribute that it speaks of: an owner is `team:name` or an address",
+                cure="correct the attribute that it speaks of: group_name, pool, tags, or an owner, `team:name` or "
+                "an address",
             ) from error
         except StreamError as error:
             named = _ATTRIBUTE.match(error.what)
@@ -177,7 +178,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            return cast("Any", super().construct_object(node, deep))
         except ValueError as error:
             raise ConstructorError(problem=str(error), problem_mark=node.start_mark) from error
 

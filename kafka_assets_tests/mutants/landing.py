@@ -50,9 +50,16 @@ OF_RESULTS = (
     mutant(
         "who executes the sensor's run again by hand replaces nothing",
         "asked_of",
-        "replaces=by_hand or TOKEN_TAG not in tags",
-        "replaces=TOKEN_TAG not in tags",
+        "replaces=by_hand or not by_itself",
+        "replaces=not by_itself",
         "unit/test_reruns.py::test_a_sensors_run_that_is_executed_again_by_hand_replaces",
+    ),
+    mutant(
+        "an automation condition replays every slice",
+        "asked_of",
+        "TOKEN_TAG in tags or AUTOMATION_TAG in tags",
+        "TOKEN_TAG in tags",
+        "unit/test_reruns.py::test_what_an_automation_condition_asks_for_replaces_nothing_and_a_person_who_asks_again_does",
     ),
     mutant(
         "a topic that is gone takes the others' places",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import dagster as dg
 import pytest
+from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing import create_defs_folder_sandbox
 from pyspark.sql import DataFrame
 
@@ -14,6 +16,7 @@ import kafka_assets
 from kafka_assets import KafkaTopic, build_definitions, kafka_asset, load_assets, slice_asset
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.folder import broken_in, streams_in
+from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.assets.sensor import streams_of
 from kafka_assets.assets.yaml_files import assets_in
 from kafka_assets.errors import StreamError
@@ -106,9 +109,13 @@ def test_an_asset_shows_its_columns_its_topic_and_how_fresh_it_must_be() -> None
 def test_the_component_knows_every_attribute_of_a_stream_and_says_what_it_is() -> None:
     ours = {field.alias or name for name, field in Stream.model_fields.items()}
     appearance = {"group_name", "owners", "tags", "pool", "freshness", "description", "code_version"}
-    theirs = {field.alias or name: field.description for name, field in KafkaTopic.model_fields.items()}
+    # What `dg docs`, an editor and Dagster+ are shown: not what the fields say, but what Dagster makes of them.
+    shown = KafkaTopic.model().model_json_schema()
+    theirs = {name: one.get("description") for name, one in shown["properties"].items()}
     assert set(theirs) == ours | appearance
-    assert all(theirs.values())
+    assert [name for name, said in theirs.items() if not said] == []
+    for part in shown["$defs"].values():
+        assert [name for name, one in part["properties"].items() if not one.get("description")] == []
 
 
 def test_dg_finds_the_component_in_the_package() -> None:
@@ -134,6 +141,117 @@ def test_a_components_file_in_a_project_of_dg_gives_asset_topic_and_sensor() -> 
                 assert keys == {"orders", "returns", "kafka/orders"}
                 assert {sensor.name for sensor in repository.sensor_defs} == {"kafka_slices", "kafka_health"}
                 assert len({key.name for key in repository.asset_graph.asset_check_keys}) == len(NAMES)
+
+
+def project_of_dg(**files: str) -> dg.RepositoryDefinition:
+    """What `dg` makes of a project's folder `defs/`."""
+    with create_defs_folder_sandbox() as sandbox, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dagster's own, of its loader
+        for name, text in files.items():
+            path = sandbox.defs_folder_path / name.replace("__", "/").replace("_yaml", ".yaml").replace("_py", ".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        with sandbox.build_all_defs() as found:
+            repository = found.get_repository_def()
+            assert repository.asset_graph  # computed once, and kept
+            return repository
+
+
+def _checked(repository: dg.RepositoryDefinition) -> set[str]:
+    return {key.asset_key.to_user_string() for key in repository.asset_graph.asset_check_keys}
+
+
+STREAMS = "type: kafka_assets.KafkaStreams\n"
+OWN = """
+import dagster as dg
+from kafka_assets.assets.resources import KafkaResource
+
+@dg.definitions
+def resources():
+    return dg.Definitions(resources={"kafka_assets_broker": KafkaResource(bootstrap_servers="k:1"), "kafka": "theirs"})
+"""
+
+
+def test_functions_alone_in_a_project_of_dg_are_served_by_one_component() -> None:
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match=r"KafkaStreams"):
+        project_of_dg(payments_py=PAYMENTS)
+    repository = project_of_dg(payments_py=PAYMENTS, kafka__defs_yaml=STREAMS)
+    assert {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()} == {"payments", "kafka/orders"}
+    assert repository.asset_graph.get(dg.AssetKey(["kafka", "orders"])).group_name == "kafka_topics"
+    assert {sensor.name for sensor in repository.sensor_defs} == {"kafka_slices", "kafka_health"}
+    assert len(repository.asset_graph.asset_check_keys) == len(NAMES)
+
+
+def test_functions_beside_components_have_their_checks_and_a_shared_topic_is_there_once() -> None:
+    other = PAYMENTS.replace("payments", "returns").replace('topic="orders"', 'topic="returns"')
+    repository = project_of_dg(orders__defs_yaml=ORDERS, payments_py=PAYMENTS, returns_py=other)
+    assert _checked(repository) == {"orders", "payments", "returns"}
+    topics = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()} - _checked(repository)
+    assert topics == {"kafka/orders", "kafka/returns"}
+
+
+def test_a_file_that_builds_its_own_definitions_is_taken_at_its_word() -> None:
+    own = PAYMENTS + "from kafka_assets import build_definitions\ndefs = build_definitions([payments])\n"
+    repository = project_of_dg(orders__defs_yaml=ORDERS, payments_py=own)
+    assert _checked(repository) == {"orders", "payments"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"kafka_slices", "kafka_health"}
+
+
+def test_a_projects_own_resources_stand_beside_the_components_or_in_their_place() -> None:
+    for server in ({}, {"kafka__defs_yaml": STREAMS}):
+        given = project_of_dg(orders__defs_yaml=ORDERS, own_py=OWN, **server).get_top_level_resources()
+        assert {"kafka", "kafka_assets_broker", "kafka_assets_io", "kafka_assets_spark"} <= given.keys()
+        assert "k:1" in str(given["kafka_assets_broker"].config_schema.default_value)
+
+
+def test_components_in_python_files_and_functions_in_folders_are_met() -> None:
+    inline = """
+import dagster as dg
+from kafka_assets import KafkaTopic
+
+@dg.component_instance
+def load(context):
+    return KafkaTopic(topic="orders", target="inline", schema="id BIGINT")
+"""
+    for server in ({}, {"kafka__defs_yaml": STREAMS}, {"orders__defs_yaml": ORDERS}):
+        repository = project_of_dg(
+            inline_py=inline,
+            shop__deep__payments_py=PAYMENTS,
+            shop__defs_yaml="type: dagster.DefsFolderComponent\n",
+            **server,
+        )
+        assert _checked(repository) == {"inline", "payments"} | ({"orders"} if "orders__defs_yaml" in server else set())
+        assert dg.AssetKey(["kafka", "orders"]) in repository.asset_graph.get_all_asset_keys()
+        assert {sensor.name for sensor in repository.sensor_defs} == {"kafka_slices", "kafka_health"}
+
+
+def test_one_component_serves_and_a_second_is_refused() -> None:
+    with pytest.raises(ComponentTreeException) as doubled:
+        project_of_dg(one__defs_yaml=STREAMS, two__defs_yaml=STREAMS)
+    assert "several components" in str(doubled.value.__cause__)
+
+
+def test_assets_in_plain_definitions_name_what_would_serve_them() -> None:
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match=r"kafka_assets\.build_definitions\(\[.*KafkaStreams"):
+        dg.Definitions(assets=[orders]).get_repository_def()
+
+
+def test_a_resource_under_a_key_that_no_stream_asks_for_is_refused() -> None:
+    mine = KafkaResource(bootstrap_servers="k:1")
+    with pytest.raises(StreamError, match=r"'kafka', a KafkaResource, would be used by no stream.*kafka_assets_broker"):
+        build_definitions([orders], resources={"kafka": mine})
+    # Theirs may have any name, and the same cluster may serve them, too.
+    build_definitions([orders], resources={"kafka": mine, "kafka_assets_broker": mine, "pyspark": object()})
+
+
+def test_a_key_that_was_changed_afterwards_is_refused_where_it_is_looked_for() -> None:
+    module = ModuleType("shop")
+    module.orders = orders  # type: ignore[attr-defined]
+    [renamed] = dg.load_assets_from_modules([module], key_prefix="shop")
+    assert isinstance(renamed, dg.AssetsDefinition)
+    context = dg.build_sensor_context(definitions=build_definitions([renamed]))
+    with pytest.raises(StreamError, match=r"stream 'orders' has the key 'shop/orders'.*key_prefix.*`name`"):
+        streams_of(context, None)
 
 
 def test_definitions_of_several_hands_merge_into_one_sensor_and_one_topic(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dagster._core.utils import make_new_run_id
 from sqlalchemy import Engine
 
 from kafka_assets.assets.names import TOKEN_TAG
-from kafka_assets.assets.reruns import PARENT_TAG, RETRY_TAG, ROOT_TAG, Asked, asked_of
+from kafka_assets.assets.reruns import AUTOMATION_TAG, PARENT_TAG, RETRY_TAG, ROOT_TAG, Asked, asked_of
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar
 
 SENSORS = {TOKEN_TAG: "token"}
@@ -43,12 +43,22 @@ def test_the_tags_are_named_as_dagster_names_them() -> None:
     assert (PARENT_TAG, ROOT_TAG) == (dagsters.PARENT_RUN_ID_TAG, dagsters.ROOT_RUN_ID_TAG)
     assert RETRY_TAG == dagsters.RETRY_NUMBER_TAG
     # Else who executes an automatic retry again by hand would be taken for one.
+    assert AUTOMATION_TAG == dagsters.AUTOMATION_CONDITION_TAG
     assert RETRY_TAG in dagsters.TAGS_TO_MAYBE_OMIT_ON_RETRY
 
 
 def test_the_sensors_run_leaves_what_is_committed_and_any_other_replaces(instance: dg.DagsterInstance) -> None:
     assert asked(instance, run(instance, SENSORS)) == Asked(replaces=False)
     assert asked(instance, run(instance, BACKFILLS)) == Asked(replaces=True)
+
+
+def test_what_an_automation_condition_asks_for_replaces_nothing_and_a_person_who_asks_again_does(
+    instance: dg.DagsterInstance,
+) -> None:
+    asked_for = run(instance, {AUTOMATION_TAG: "true"})
+    assert asked(instance, asked_for) == Asked(replaces=False)
+    assert not asked(instance, again(instance, asked_for, retry=1)).replaces
+    assert asked(instance, again(instance, asked_for)) == Asked(replaces=True)
 
 
 def test_a_sensors_run_that_is_executed_again_by_hand_replaces(instance: dg.DagsterInstance) -> None:
