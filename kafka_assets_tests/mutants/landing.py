@@ -92,9 +92,16 @@ OF_RESULTS = (
     mutant(
         "what was given up of a deleted topic is so for ever",
         "given_up",
-        ', p.state != "committed", s.kind == "normal")\n            .group_by',
-        ', p.state != "committed")\n            .group_by',
+        ', p.state != "committed", s.kind == "normal")\n            .where(not_gone())\n            .group_by',
+        ', p.state != "committed")\n            .where(not_gone())\n            .group_by',
         "unit/test_tick.py::test_a_given_up_slice_of_a_topic_that_was_created_again_is_nobodys_trouble",
+    ),
+    mutant(
+        "what another asset had landed of a deleted topic waits for somebody",
+        "given_up",
+        "            .where(not_gone())\n            .group_by",
+        "            .group_by",
+        "unit/test_tick.py::test_what_another_group_has_of_a_topic_that_was_created_again_waits_for_nobody",
     ),
     mutant(
         "Kafka is not asked again",
