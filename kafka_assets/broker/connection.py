@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kafka_assets.broker.java_names import JAVA_NAMES
 from kafka_assets.errors import SettingsError
-from kafka_assets.masks import masked_properties
+from kafka_assets.masks import masked_address, masked_properties
 from kafka_assets.settings import FILE, PREFIX, Settings
 
 OURS = {
@@ -40,8 +40,10 @@ class Connection:
     def __post_init__(self) -> None:
         for address in self.bootstrap_servers.strip().removesuffix(",").split(","):
             if not _ADDRESS.fullmatch(address.strip()):
+                # Whoever writes a user there, as in a URL, has written a password, too.
+                shown = masked_address(address.strip()) if "@" in address else address.strip()
                 raise SettingsError(
-                    f"{address.strip()!r} is no address of a broker",
+                    f"{shown!r} is no address of a broker",
                     why="it is not of the form host:port",
                     cure=f"set {PREFIX}BOOTSTRAP_SERVERS, for example to kafka1.example.com:9092",
                 )

@@ -107,6 +107,13 @@ def test_an_address_that_is_none_is_said_before_anybody_waits_for_it(address: st
         Connection(address)
 
 
+@pytest.mark.parametrize("address", ["http://me:S3cret@a:9092", "me:S3cret@a:9092", "a:1,me:S3cret@b:1"])
+def test_a_password_in_an_address_is_not_shown(address: str) -> None:
+    with pytest.raises(SettingsError, match="is no address of a broker") as refused:
+        Connection(address)
+    assert "S3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "address", ["a:1", "a", "a:1, b:2", "[::1]:9092", "[fe80::1%eth0]:9092", "SASL_SSL://a.b-c_d:1"]
 )
