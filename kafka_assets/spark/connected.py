@@ -8,6 +8,7 @@ plans, until that timeout.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -21,11 +22,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
+from pyspark.sql.connect.logging import logger as pyspark_log
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from kafka_assets.endpoints import Endpoint, connect_endpoint
 from kafka_assets.errors import SettingsError, SparkUnavailable
 from kafka_assets.spark.reached import reached, told, unreached
+
+if "SPARK_CONNECT_LOG_LEVEL" not in os.environ:
+    # It is meant to be off, and whoever configures Python's logging, as Dagster does, puts it on again: each error that
+    # is dealt with would be printed with its stack.
+    pyspark_log.setLevel(logging.CRITICAL + 1)
 
 FIRST = 5.0
 """Seconds in which a server must be there that has not answered this session yet."""
