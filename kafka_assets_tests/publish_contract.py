@@ -197,6 +197,11 @@ class PublishContract:
             Attempt(engine, [big]).claim().publish(chunk_of(big, bad=range(99, 199), reason="id: x is no number"))
         assert "one of them: id: x is no number (offset 99 of partition 0)" in failed.value.why
         assert [one.offset for one in failed.value.bad] == [99, 100, 101], "some, to be looked at"
+        holes = chunk_of(big, offsets=[], bad=range(99, 199), read_count=100)
+        with pytest.raises(
+            SliceFailed, match="100 bad records of 100"
+        ):  # of its offsets few are bad, of its records all
+            Attempt(engine, [big]).claim(force=True).publish(holes, policy=BadPolicy("quarantine", 0.5))
         with pytest.raises(SliceFailed, match="on_bad"):
             Attempt(engine, [big]).claim(force=True).publish(chunk_of(big, bad=[100]), policy=BadPolicy("fail", 1.0))
         assert rows_of(engine) == []

@@ -206,6 +206,7 @@ def test_a_dead_service_is_listed_as_dead(file: StateFile, sleeper: psutil.Proce
     assert [(one.name, one.state) for one in stack.status(file.folder)] == [("spark", "dead")]
 
 
+@pytest.mark.slow
 def test_a_spark_that_listens_and_does_not_answer_is_listed_as_slow(
     file: StateFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,11 +65,13 @@ def test_what_goes_on_all_the_same_is_ended(number: signal.Signals) -> None:
     assert said == [f"last {number.name}", "ready", "stopped"]
 
 
+@pytest.mark.slow
 def test_what_hangs_at_its_last_is_left_behind() -> None:
     code, _ = ended(HANGS.format(grace=0.1, last="time.sleep(600)"), signal.SIGTERM)
     assert code == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_signal_that_comes_twice_in_a_moment_came_once() -> None:
     """As Ctrl-C does where a wrapper passes on what its whole group has got."""
     with subprocess.Popen(

@@ -213,6 +213,7 @@ def test_the_sensor_judges_the_ledger_without_a_broker(
     assert "no Kafka broker is known" in str(found.skip_message)
 
 
+@pytest.mark.slow
 def test_a_lag_says_that_spark_does_not_answer_and_what_the_last_run_said(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
