@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +57,9 @@ def pytest_collection_finish() -> None:
     """What was imported stays: to look through it for garbage again and again takes a sixth of the unit tests' time."""
     gc.collect()
     gc.freeze()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what it puts into the background so, and tests send themselves a Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -12,6 +12,8 @@ from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.ledger import behind, derived, health
 
 SIZES = (3_000, 9_000)
+FEW = 50
+"""So many rows more are none of history's, which is 6,000 slices longer: a server reads a row twice now and then."""
 
 
 def grown(url: str, patch: pytest.MonkeyPatch, *, within: float = 1.05) -> dict[str, tuple[int, int]]:
@@ -37,4 +39,4 @@ def grown(url: str, patch: pytest.MonkeyPatch, *, within: float = 1.05) -> dict[
             reads.append(reads_of(one))
     few, many = reads
     assert [name for name, count in few.items() if not count] == [], "whoever reads nothing was not counted"
-    return {name: (few[name], many[name]) for name in few if many[name] > within * few[name]}
+    return {name: (few[name], many[name]) for name in few if many[name] > within * few[name] + FEW}
