@@ -33,6 +33,11 @@ class Upsert:
     order_by: str
     """`offset`, `kafka_timestamp`, or the name of a column."""
 
+    @property
+    def needed(self) -> list[str]:
+        """The columns that a row must have a value in."""
+        return list(dict.fromkeys([*self.key, *([] if self.order_by == "offset" else [self.order_by])]))
+
 
 def table_parts(target: str) -> tuple[str | None, str]:
     """The schema that a target's name begins with, if it does, and the table's own name in it."""

@@ -1,6 +1,6 @@
-"""The decoder that both roads will share: Kafka's bytes become typed columns, exactly, or the record is bad.
+"""The one decoder, of runs and of live mode: Kafka's bytes become typed columns, exactly, or the record is bad.
 
-Arrow in, Arrow out. It knows no Spark, no Kafka, no SQL and no Dagster: it is to travel to Spark's Python workers by
-itself, and imports pyarrow, numpy and the standard library alone. Neither road uses it yet: live mode reads by
-`live/json_*`, runs by `spark/decode*`.
+Arrow in, Arrow out. It knows no Spark, no Kafka, no SQL and no Dagster, and imports pyarrow, numpy and the standard
+library alone: runs send its text along to Spark's Python workers (`spark/traveling.py`), where nothing else of this
+package is.
 """

@@ -109,3 +109,7 @@ def _parsed(text: str) -> Any:
 
 def _cannot(code: str, why: str) -> Reason:
     return reason(code, f"a tombstone whose key does not tell what it deletes: {why}")
+
+
+NO_TIME = _cannot(KEYLESS, "the record has no timestamp")
+"""Where the order of versions is that of their timestamps, and one that deletes has none."""

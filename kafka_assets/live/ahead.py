@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kafka_assets.decode.contract import Decoded
 from kafka_assets.live.batch import Batch
-from kafka_assets.live.values import Columns
 
 PIECE = 5_000
 """Values that are worth a turn of that thread."""
@@ -25,13 +25,13 @@ class Piece:
     """Values of one batch, from the piece before it up to `end`, that are decoded or about to be."""
 
     end: int
-    columns: Future[Columns]
+    columns: Future[Decoded]
 
 
 class ReadAhead:
     """One stream's values. `begin` of one thread, `columns` of any."""
 
-    def __init__(self, read: Callable[[Sequence[bytes | None]], Columns]) -> None:
+    def __init__(self, read: Callable[[Sequence[bytes | None]], Decoded]) -> None:
         self._read = read
         self._one = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
@@ -42,13 +42,13 @@ class ReadAhead:
         if (end := len(batch)) - start >= PIECE:
             batch.pieces.append(Piece(end, self._thread.submit(self.read, batch.values[start:end])))
 
-    def columns(self, batches: Iterable[Batch]) -> Columns:
+    def columns(self, batches: Iterable[Batch]) -> Decoded:
         """The values of the batches, one after the other; what was not begun with is decoded now."""
         parts = list(self._parts(batches)) or [(0, self.read([]))]
         bad = {first + at: reason for first, found in parts for at, reason in found.bad.items()}
-        return Columns(pa.concat_tables([found.rows for _, found in parts]), bad)
+        return Decoded(pa.concat_tables([found.rows for _, found in parts]), bad)
 
-    def _parts(self, batches: Iterable[Batch]) -> Iterator[tuple[int, Columns]]:
+    def _parts(self, batches: Iterable[Batch]) -> Iterator[tuple[int, Decoded]]:
         """The place of each part's first value among all, and what became of the part."""
         first = 0
         for batch in batches:
@@ -60,7 +60,7 @@ class ReadAhead:
                 yield first + done, self.read(batch.values[done:] if done else batch.values)
             first += len(batch)
 
-    def read(self, values: Sequence[bytes | None]) -> Columns:
+    def read(self, values: Sequence[bytes | None]) -> Decoded:
         """These values, now."""
         # A format's reader learns from what it meets: one thread at a time.
         with self._one:

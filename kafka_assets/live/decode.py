@@ -1,12 +1,7 @@
-"""Records from Kafka become a chunk for the publisher, without Spark: the same rows, the same bad records.
+"""Records from Kafka become a chunk for the publisher, without Spark: by the one decoder, which is in `decode/`.
 
-`spark/decode.py` is the contract: what lands, what is bad, and what is exact and bad all the same. Which road read a
-record must not show in the table, so what that one refuses for reasons of its own is refused here.
-
-NOT the same
+NOT the same as by Spark
 - No fingerprint is taken: a replay by Spark of what was landed here has nothing to compare itself with.
-- A FLOAT lands where its text is the shortest of a 32-bit number; before Java 19, Spark knows longer ones for some.
-- Of a bad record with several faults another one may be told.
 """
 
 from __future__ import annotations
@@ -21,16 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_assets.broker.headers import UNREADABLE
+from kafka_assets.decode.contract import Decoded, Reason
+from kafka_assets.decode.decoder import decoder
+from kafka_assets.decode.tombstones import NO_TIME, Tombstones
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
 from kafka_assets.live.batch import Batch, size
-from kafka_assets.live.tombstones import NO_TIME, Tombstones, needed
-from kafka_assets.live.values import values_of
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
-from kafka_assets.schema import fields_of
+from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.nested import leaves_of
 from kafka_assets.slices import SliceKey
-from kafka_assets.streams import Stream
+from kafka_assets.streams import Stream, Upsert
 
 Transform = Callable[[pa.Table], pa.Table]
 """Looks at each record by itself; `kafka_partition` and `kafka_offset` must survive it."""
@@ -58,17 +54,17 @@ class Decoder:
                 cure="land it by runs, or declare scope: record",
             )
         self.stream = stream
-        self._values = values_of(stream)
-        self._ahead = ReadAhead(self._values.read)
+        self._values = decoder(declared(stream.schema_, stream.format), stream.format)
+        self._ahead = ReadAhead(self._read)
         self._transform = transform
-        self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *needed(stream.upsert)]
+        self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *stream.upsert.needed]
         carried = [pa.field(name, kind) for name, kind in _CARRIED.items()]
         every = pa.schema([*fields_of(self._values.schema), *carried])
         self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
         self.schema = self._landed(every.empty_table()).schema
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
         self._refuse_untyped()
-        self._tombstones = None if stream.upsert is None else Tombstones(self.schema, stream.upsert)
+        self._tombstones = None if stream.upsert is None else tombstones(self.schema, stream.upsert)
 
     def _refuse_untyped(self) -> None:
         """Of no values Arrow knows no type: the table would get a text column, and numbers would land as text."""
@@ -79,6 +75,9 @@ class Decoder:
                     why="it is called with an empty table first, for its columns, and of no values Arrow knows no type",
                     cure="give the type where the column is made: pa.array(values, pa.float64())",
                 )
+
+    def _read(self, values: Sequence[bytes | None]) -> Decoded:
+        return self._values.read(pa.array(values, pa.binary()))
 
     def begin(self, batch: Batch) -> None:
         """Decode ahead what the batch has by now. Of one thread, another one than `chunk`'s or the same."""
@@ -101,7 +100,7 @@ class Decoder:
         bad += keyless
         deletes, refused = self._deletes(records, gone)
         deleted = set(gone) - {at for at, _ in refused}
-        bad += [records.bad(at, reason) for at, reason in refused]
+        bad += [records.bad(at, reason.words) for at, reason in refused]
         return Chunk(rows=rows, seen=records.seen(bad, deleted), bad=tuple(bad), deletes=deletes)
 
     def _rows(
@@ -113,7 +112,7 @@ class Decoder:
         else:
             count, found = len(there), self._ahead.read([records.values[at] for at in there])
         places = None if there is None else np.array(there, dtype=np.int64)
-        bad = [records.bad(at if there is None else there[at], reason) for at, reason in found.bad.items()]
+        bad = [records.bad(at if there is None else there[at], reason.words) for at, reason in found.bad.items()]
         decoded = found.rows
         if found.bad:
             good = np.delete(np.arange(count), list(found.bad))
@@ -143,7 +142,7 @@ class Decoder:
     ) -> tuple[pa.Table, list[BadRecord]]:
         """The rows that have their key and order value, and the records of those that do not."""
         assert self.stream.upsert is not None
-        names = needed(self.stream.upsert)
+        names = self.stream.upsert.needed
         missing: Any = pa.repeat(pa.scalar(False), rows.num_rows)
         for name in names:
             missing = cast("Any", pc.or_(missing, pc.is_null(rows.column(name))))
@@ -159,22 +158,28 @@ class Decoder:
             bad.append(records.bad(at, f"the row has no value in {lacking}, its key or order"))
         return rows.filter(cast("Any", pc.invert(missing))), bad
 
-    def _deletes(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, str]]]:
+    def _deletes(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, Reason]]]:
         if not gone or self._tombstones is None or self.stream.upsert is None:
             return None, []
-        untimed: list[tuple[int, str]] = []
-        if TIMESTAMP in needed(self.stream.upsert):
+        untimed: list[tuple[int, Reason]] = []
+        if TIMESTAMP in self.stream.upsert.needed:
             timeless = _nulls(records.column(TIMESTAMP, np.array(gone, dtype=np.int64)))
             untimed = [(at, NO_TIME) for at, is_null in zip(gone, timeless, strict=True) if is_null]
             gone = [at for at, is_null in zip(gone, timeless, strict=True) if not is_null]
-        found, refused = self._tombstones.read([records.keys[at] for at in gone])
+        found, refused = self._tombstones.read(pa.array([records.keys[at] for at in gone], pa.binary()))
         told = np.array([at for number, at in enumerate(gone) if number not in refused], dtype=np.int64)
         for name in (TIMESTAMP, PARTITION, OFFSET):
             if name not in found.column_names:
                 found = found.append_column(pa.field(name, _CARRIED[name]), records.column(name, told))
-        names = [*needed(self.stream.upsert), PARTITION, OFFSET]
+        names = [*self.stream.upsert.needed, PARTITION, OFFSET]
         untold = [(gone[at], reason) for at, reason in refused.items()]
         return found.select(list(dict.fromkeys(names))), untold + untimed
+
+
+def tombstones(landed: pa.Schema, upsert: Upsert) -> Tombstones:
+    """What the keys of an upsert stream's records say, where that is all they have."""
+    names = [name for name in upsert.needed if name != TIMESTAMP]
+    return Tombstones(landed, names, whole_key=KEY if KEY in upsert.key else None)
 
 
 _NO_HEADERS = "the function is given headers, and the name of one is not valid UTF-8"

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
+from kafka_assets.decode.batches import BAD, TOLD
 from kafka_assets.errors import CountsDisagree, RecordsChanged, StreamError
 from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted_bad, seen_of
-from kafka_assets.spark.decode import BAD, TOPIC, decode, millis, undecoded
+from kafka_assets.spark.decode import TOPIC, decode, millis, undecoded
 from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
@@ -123,8 +124,11 @@ def _told(found: DataFrame, expected: int, upsert: Upsert) -> tuple[pa.Table, pa
     """The records that delete: those that tell their key, and those that do not."""
     records = _all_of(found, expected, "records that delete")
     told = pc.is_null(records.column("reason"))
-    wanted = [name for name in (*upsert.key, upsert.order_by, PARTITION, OFFSET) if name in records.column_names]
-    return records.filter(told).select(list(dict.fromkeys(wanted))), records.filter(pc.invert(told))
+    named = {name: TOLD + name if TOLD + name in records.column_names else name for name in upsert.needed}
+    named |= {PARTITION: PARTITION, OFFSET: OFFSET}
+    return records.filter(told).select(list(named.values())).rename_columns(list(named)), records.filter(
+        pc.invert(told)
+    )
 
 
 def _added(seen: dict[SliceKey, Seen], records: pa.Table, *, bad: int, deleted: int = 0) -> dict[SliceKey, Seen]:

@@ -8,9 +8,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
+from kafka_assets.decode.batches import BAD
 from kafka_assets.records import OFFSET, PARTITION, TIMESTAMP, Seen
 from kafka_assets.slices import SliceKey
-from kafka_assets.spark.decode import BAD, millis
+from kafka_assets.spark.decode import millis
 from kafka_assets.streams import Stream
 
 SIZE, PRINT = "_kafka_size", "_kafka_print"

@@ -30,9 +30,9 @@ def fetch_slice(pieces: Sequence[Piece], *, read: Read, stream: Stream, transfor
     [piece] = pieces
     [part] = piece.slices
     raw = read(pieces)
-    marks = (size().alias(SIZE), fingerprint().alias(PRINT))
+    marked = raw.withColumns({SIZE: size().cast("BIGINT"), PRINT: fingerprint()})
     # Lost with an executor, it is not read again: the query fails, and the slice is attempted again.
-    kept = _kept(decode(raw, format=stream.format, schema=stream.schema_, also=marks))
+    kept = _kept(decode(marked, format=stream.format, schema=stream.schema_, also=(SIZE, PRINT)))
     [found] = kept.agg(*counted_whole()).collect()
     seen = seen_of(found.asDict(), [part], stream)
     rows = landed_columns(transform(good(kept)), stream=stream).toArrow()

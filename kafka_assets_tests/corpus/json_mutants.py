@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka_assets_tests.corpus.json_oracle import FIELDS
 from kafka_assets_tests.corpus.json_values import CASES
+
+FIELDS = {
+    "id": "BIGINT",
+    "tiny": "TINYINT",
+    "price": "DECIMAL(12,2)",
+    "fine": "DECIMAL(30,6)",
+    "huge": "DECIMAL(38,18)",
+    "ratio": "DOUBLE",
+    "part": "FLOAT",
+    "ok": "BOOLEAN",
+    "note": "STRING",
+    "body": "BINARY",
+    "day": "DATE",
+    "at": "TIMESTAMP",
+    "local": "TIMESTAMP_NTZ",
+    "tags": "ARRAY<STRING>",
+    "sums": "ARRAY<DECIMAL(5,2)>",
+    "counts": "MAP<STRING,BIGINT>",
+    "inner": "STRUCT<x: INT NOT NULL, y: STRING>",
+}
+SCHEMA = ", ".join(f"{name} {type}" for name, type in FIELDS.items())
 
 _GOOD = {
     "id": ("7", "-9223372036854775808", "null"),

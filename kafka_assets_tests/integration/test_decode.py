@@ -52,7 +52,7 @@ def _complaint(row: dict[str, Any], case: Case) -> str | None:
     if isinstance(case.expected, Bad):
         if reason is None:
             return f"landed {found!r}"
-        named = case.expected.reason != "does not fit" or reason.startswith(f"{case.column}: ")
+        named = case.expected.reason != "does not fit" or reason.startswith(case.column)
         return None if case.expected.reason in reason and named else f"bad for another reason: {reason}"
     if reason is not None:
         return f"bad: {reason}"
@@ -180,8 +180,7 @@ def test_a_filter_on_the_reason_does_not_parse_twice(spark: SparkSession) -> Non
     with contextlib.redirect_stdout(io.StringIO()) as out:
         good.explain(extended=True)
     optimized = out.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
-    # Once for every record, and once inside the reason, which only a suspect needs.
-    assert optimized.count("from_json(") == 2, optimized
+    assert optimized.count("MapInArrow") == 1, optimized
 
 
 def test_text_and_bytes_land_whole(spark: SparkSession) -> None:
@@ -221,6 +220,6 @@ def by_rule(spark: SparkSession) -> dict[tuple[str, bytes], Any]:
     return found
 
 
-@pytest.mark.parametrize("rule", rules("spark"))
+@pytest.mark.parametrize("rule", rules())
 def test_a_value_lands_when_it_fits_exactly_however_it_is_spelt(by_rule: Any, rule: Rule) -> None:
     assert by_rule[rule.schema, rule.record] == rule.expected

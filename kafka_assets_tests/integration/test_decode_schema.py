@@ -8,7 +8,7 @@ import pytest
 
 from kafka_assets import schema
 from kafka_assets.errors import StreamError
-from kafka_assets_tests.corpus.json_oracle import SCHEMA as FUZZED
+from kafka_assets_tests.corpus.json_mutants import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_values import SCHEMA as VALUES
 from kafka_assets_tests.corpus.numbers import SCHEMA as NUMBERS
 

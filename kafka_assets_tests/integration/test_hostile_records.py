@@ -124,7 +124,7 @@ def test_a_header_whose_name_is_no_text_ends_no_live_consumer(living: Callable[.
         assert landed == (list(range(6)) if function is None else [0, 2, 4])
         assert sorted(kept) == ([6] if function is None else [1, 3, 5, 6])
         assert all("not valid UTF-8" in reason for reason in kept.values())
-        assert kept[6].startswith("the value is not a JSON object: no")
+        assert kept[6].startswith("the value is not valid JSON")
 
 
 def test_a_header_whose_name_is_no_text_is_refused_only_to_who_asks(sqlite: Engine, broker: str) -> None:

@@ -19,8 +19,8 @@ from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.streams import Stream, declare
 from kafka_assets_tests.corpus.dress import WAYS, record
 from kafka_assets_tests.corpus.frames import AT, RAW
+from kafka_assets_tests.corpus.json_mutants import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_mutants import mutants
-from kafka_assets_tests.corpus.json_oracle import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA

@@ -15,7 +15,7 @@ from kafka_assets.decode import json_bulk
 from kafka_assets.decode.contract import Decoded, Reason
 from kafka_assets.decode.decoder import JsonValues, decoder
 from kafka_assets.schema import declared
-from kafka_assets_tests.corpus import json_oracle, numbers
+from kafka_assets_tests.corpus import json_mutants, numbers
 from kafka_assets_tests.corpus.json_mutants import mutants
 from kafka_assets_tests.corpus.judge import judge
 
@@ -83,13 +83,13 @@ GOOD = [b'{"id":%d,"note":"a","price":1.5,"x":[{"y":"z"}]}' % at for at in range
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_spoiled_records(seed: int) -> None:
-    check(json_oracle.SCHEMA, mutants(2_000, seed=seed))
+    check(json_mutants.SCHEMA, mutants(2_000, seed=seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_spoiled_records_of_a_schema_that_is_read_in_bulk(seed: int) -> None:
-    fields = {name: kind for name, kind in json_oracle.FIELDS.items() if not kind.startswith("MAP")}
+    fields = {name: kind for name, kind in json_mutants.FIELDS.items() if not kind.startswith("MAP")}
     schema = ", ".join(f"{name} {kind}" for name, kind in fields.items())
     check(schema, among_good(mutants(1_000, seed=100 + seed), GOOD))
 

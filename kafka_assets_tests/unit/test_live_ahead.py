@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafka_assets.decode.contract import Decoded
 from kafka_assets.live import ahead
 from kafka_assets.live.ahead import ReadAhead
 from kafka_assets.live.batch import Batch
 from kafka_assets.live.decode import Decoder
-from kafka_assets.live.values import Columns
 from kafka_assets.records import Chunk
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream, declare
@@ -86,7 +86,7 @@ def test_in_pieces_or_at_once_is_the_same(seed: int, mode: str, monkeypatch: pyt
 
 
 def test_what_the_thread_raises_comes_out_where_the_batch_is_landed() -> None:
-    def fails(values: Sequence[bytes | None]) -> Columns:
+    def fails(values: Sequence[bytes | None]) -> Decoded:
         raise MemoryError("no room")
 
     read = ReadAhead(fails)
@@ -100,13 +100,13 @@ def test_what_the_thread_raises_comes_out_where_the_batch_is_landed() -> None:
 def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_the_end() -> None:
     inside, most, gate = 0, 0, threading.Event()
 
-    def slow(values: Sequence[bytes | None]) -> Columns:
+    def slow(values: Sequence[bytes | None]) -> Decoded:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
         assert gate.wait(60)
         inside -= 1
-        return Columns(pa.table({"n": [len(values)]}))
+        return Decoded(pa.table({"n": [len(values)]}))
 
     read = ReadAhead(slow)
     batches = [batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE) for _ in range(3)]

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kafka_assets.decode import json_bulk
+from kafka_assets.decode.contract import Decoded, Reason
+from kafka_assets.decode.decoder import JsonValues
+from kafka_assets.decode.json_exact import ExactJson
 from kafka_assets.errors import StreamError
-from kafka_assets.live import json_bulk
 from kafka_assets.live.batch import Batch, batches
 from kafka_assets.live.decode import Decoder
-from kafka_assets.live.json_exact import Bad as BadReading
-from kafka_assets.live.json_exact import ExactJson
-from kafka_assets.live.json_shape import Shape
-from kafka_assets.live.values import JsonValues
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream, declare
 from kafka_assets_tests.corpus.dress import WAYS, record
+from kafka_assets_tests.corpus.json_mutants import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_mutants import mutants
-from kafka_assets_tests.corpus.json_oracle import FIELDS, judge
-from kafka_assets_tests.corpus.json_oracle import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_rules import Rule, made_of
@@ -44,22 +43,33 @@ def _exact(schema: str, values: list[bytes]) -> list[dict[str, Any] | str]:
     fields = declared(schema, "json")
     reader, kinds = ExactJson(fields), landed_schema(fields)
     found = [reader.read(value) for value in values]
-    good = [one for one in found if not isinstance(one, BadReading)]
+    good = [one for one in found if not isinstance(one, Reason)]
     columns = [pa.array([row[at] for row in good], kind) for at, kind in enumerate(kinds.types)]
     rows = iter(pa.Table.from_arrays(columns, schema=kinds).to_pylist())
-    return [one.reason if isinstance(one, BadReading) else next(rows) for one in found]
+    return [one.words if isinstance(one, Reason) else next(rows) for one in found]
 
 
 def _in_bulk(schema: str, values: list[bytes | None], monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], int]:
     """The same by the bulk road, which is asked for each record by itself where it must; and how many it took."""
     monkeypatch.setattr(json_bulk, "FEW", 1)
     monkeypatch.setattr(json_bulk, "SOUR", 2)
+    monkeypatch.setattr(json_bulk, "STUMBLES", 10_000)
     fields = declared(schema, "json")
     reader = JsonValues(fields)
-    left = reader.bulk.read(values)[2]
-    columns = reader.read(values)
+    left = _left(reader, values)
+    columns = _read(reader, values)
     rows = iter(columns.rows.to_pylist())
-    return [columns.bad[at] if at in columns.bad else next(rows) for at in range(len(values))], len(values) - len(left)
+    found = [columns.bad[at].words if at in columns.bad else next(rows) for at in range(len(values))]
+    return found, len(values) - len(left)
+
+
+def _read(reader: JsonValues, values: Sequence[bytes | None]) -> Decoded:
+    return reader.read(pa.array(values, pa.binary()))
+
+
+def _left(reader: JsonValues, values: Sequence[bytes | None]) -> list[int]:
+    """The places of the records that are not read in bulk."""
+    return reader.bulk.read(pa.array(values, pa.binary())).exact
 
 
 def _same(found: Any, expected: Any) -> bool:
@@ -76,18 +86,18 @@ def _complaint(found: dict[str, Any] | str, case: Case) -> str | None:
     if isinstance(case.expected, Bad):
         if not isinstance(found, str):
             return f"landed {found[case.column]!r}"
-        named = case.expected.reason != "does not fit" or found.startswith(f"{case.column}: ")
+        named = case.expected.reason != "does not fit" or found.startswith(case.column)
         return None if case.expected.reason in found and named else f"bad for another reason: {found}"
     if isinstance(found, str):
         return f"bad: {found}"
     return None if _same(found[case.column], case.expected) else f"landed {found[case.column]!r}"
 
 
-@pytest.mark.parametrize("rule", rules("live"))
+@pytest.mark.parametrize("rule", rules())
 def test_a_value_lands_when_it_fits_exactly_however_it_is_spelt(rule: Rule) -> None:
     # So many that they are read in bulk where that can be, and one by itself.
     for count in (json_bulk.FEW, 1):
-        rows = JsonValues(declared(rule.schema, "json")).read([rule.record] * count).rows.to_pylist()
+        rows = _read(JsonValues(declared(rule.schema, "json")), [rule.record] * count).rows.to_pylist()
         assert made_of(rows, rule) == rule.expected
         assert len(rows) in (0, count)
 
@@ -106,25 +116,11 @@ def test_a_value_lands_exactly_or_is_bad_with_its_reason(way: str) -> None:
 @pytest.mark.parametrize("number", range(len(RECORDS)), ids=lambda n: repr(RECORDS[n][0])[:60])
 def test_a_record_is_one_json_object_or_bad(number: int) -> None:
     value, expected = RECORDS[number]
-    columns = JsonValues(declared(RECORD_SCHEMA, "json")).read([value])
+    columns = _read(JsonValues(declared(RECORD_SCHEMA, "json")), [value])
     if isinstance(expected, Bad):
-        assert expected.reason in columns.bad[0]
+        assert expected.reason in columns.bad[0].words
     else:
         assert [tuple(row.values()) for row in columns.rows.to_pylist()] == [expected]
-
-
-def test_spoiled_records_land_exactly_or_are_bad() -> None:
-    payloads = mutants(1_000, seed=20260228)
-    landed = 0
-    for payload, found in zip(payloads, _exact(FUZZED, payloads), strict=True):
-        outcome = judge(payload)
-        if isinstance(found, str):
-            assert outcome.values is None or outcome.may_be_bad, f"{payload!r} is bad: {found}"
-        else:
-            landed += 1
-            assert outcome.values is not None, f"{payload!r} landed {found}"
-            assert _same(found, outcome.values), f"{payload!r} landed {found}, expected {outcome.values}"
-    assert landed > 200, "neither the judge nor the decoder may refuse everything"
 
 
 def test_the_bulk_road_gives_what_the_exact_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +160,10 @@ def test_a_number_past_its_type_does_not_come_round_to_another(
     numbers = [edge + more for edge in [*edges, *round_again] for more in (-1, 0, 1)]
     tokens = [*map(str, numbers), *(f"-{number}" for number in numbers), *(f"{number}.5" for number in numbers)]
     values = [(shape % token).encode() for token in tokens]
-    found, taken = _in_bulk(schema, list(values), monkeypatch)
+    found, _ = _in_bulk(schema, list(values), monkeypatch)
     expected = _exact(schema, values)
     assert {at: one for at, one, other in zip(tokens, found, expected, strict=True) if not _same(one, other)} == {}
-    assert taken == sum(not isinstance(one, str) for one in expected) > 0
+    assert any(not isinstance(one, str) for one in expected)
 
 
 @pytest.mark.slow
@@ -202,26 +198,6 @@ def _ddl(kind: Any) -> str:
     return spelled(kind)
 
 
-def test_undeclared_fields_are_learned_and_bulk_goes_on() -> None:
-    fields = declared("id BIGINT, inner STRUCT<x: INT>", "json")
-    reader = JsonValues(fields)
-    values = [
-        b'{"id":%d,"inner":{"x":1,"y":"a"},"more":[{"z":%d.5,"w":null}],"flag":true}' % (n, n) for n in range(1000)
-    ]
-    rows = reader.read(values).rows
-    assert rows.column("id").to_pylist() == list(range(1000))
-    assert rows.column("inner").to_pylist()[0] == {"x": 1}
-    _, _, left = reader.bulk.read(values)
-    assert left == []
-    # Twice in what is not declared, and numbers that are none.
-    spoiled = {7: b'{"id":7,"more":[{"z":1,"z":2}]}', 400: b'{"id":1,"more":[{"z":NaN}]}', 401: b'{"id":2,"flag":tru}'}
-    values = [spoiled.get(at, value) for at, value in enumerate(values)]
-    found = reader.read(values)
-    assert set(found.bad) == set(spoiled)
-    assert "twice" in found.bad[7]
-    assert found.rows.num_rows == 997
-
-
 @pytest.mark.parametrize("opened", [b"[", b'{"id":'])
 def test_no_depth_ends_the_reading(opened: bytes) -> None:
     closed = b"]" if opened == b"[" else b"}"
@@ -229,55 +205,16 @@ def test_no_depth_ends_the_reading(opened: bytes) -> None:
     values: list[bytes | None] = [GOOD] * 200
     values[100:105] = [b'{"id":8,"z":' + one + b"}" for one in deep]
     values[150:155] = [b'{"note":' + one + b"}" for one in deep]
-    found = JsonValues(declared(RECORD_SCHEMA, "json")).read(values)
+    found = _read(JsonValues(declared(RECORD_SCHEMA, "json")), values)
     assert found.rows.column("id").to_pylist() == [7] * 100 + [8] * 4 + [7] * 90
     assert set(found.bad) == {104, *range(150, 155)}
-    assert found.bad[153].endswith("… does not fit STRING exactly")
-
-
-def test_objects_that_are_keyed_by_an_id_are_not_learned_for_ever() -> None:
-    fields = declared("id BIGINT, inner STRUCT<x: INT>", "json")
-    reader, shape = JsonValues(fields), Shape(fields)
-    plain = [b'{"id":%d,"more":{"a":1.5},"inner":{"x":1}}' % number for number in range(200)]
-    keyed = [
-        b'{"id":%d,"more":{"k%d":1},"inner":{"x":1,"k%d":1},"kinds":[{"k%d":[]}]}' % ((n,) * 4) for n in range(200)
-    ]
-    taught = 0
-    for line in keyed:
-        if shape.teaches(line):
-            shape.learn(line)
-            taught += 1
-    assert taught < 50
-    assert shape.schema.names == ["id", "inner", "more", "kinds"]
-    assert shape.schema.field("inner").type == pa.struct([("x", pa.int32())])
-    assert not any(map(shape.teaches, plain))
-    # Records without such keys are read in bulk, after as before.
-    for values in (plain, keyed, plain):
-        assert reader.read(values).rows.column("id").to_pylist() == list(range(200))
-    for _ in range(json_bulk.PAUSE):
-        reader.bulk.read([GOOD] * 200)
-    assert reader.bulk.read([b'{"id":1,"more":{},"inner":{"x":1}}'] * 200)[2] == []
-
-
-def test_wide_records_are_learned_until_there_are_too_many_fields() -> None:
-    shape = Shape(declared("id BIGINT", "json"))
-
-    def wide(count: int) -> bytes:
-        return b'{"id":1,%s}' % b",".join(b'"k%d":%d' % (number, number) for number in range(count))
-
-    for count in (10, 400, 450):
-        shape.learn(wide(count))
-        assert not shape.teaches(wide(count))
-        assert len(shape.schema) == 1 + count
-    shape.learn(wide(2_000))
-    assert shape.schema.names == ["id"]
-    assert not shape.teaches(wide(2_000))
+    assert found.bad[153].words.endswith(" does not fit STRING exactly")
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "said"),
     [
-        ("INT", "999.0", "999.0"),
+        ("INT", "999.5", "999.5"),
         ("DOUBLE", "1e400", "1e400"),
         ("DOUBLE", "1e999999999", "1e999999999"),
         ("DECIMAL(5,2)", "9.6E-05", "9.6E-05"),
@@ -285,10 +222,10 @@ def test_wide_records_are_learned_until_there_are_too_many_fields() -> None:
         ("DECIMAL(5,2)", '"1.5"', '"1.5"'),
         ("STRING", "[1]", "[1]"),
         ("STRING", '{"plan": "pro", "seats":3}', '{"plan":"pro","seats":3}'),
-        ("ARRAY<STRING>", '[1.50,"a",null,true,{}]', '[1.50,"a",null,true,{}]'),
+        ("STRING", '[1.50,"a",null,true,{}]', '[1.50,"a",null,true,{}]'),
         ("BIGINT", "[1,2,[3,4]]", "[1,2,[3,4]]"),
         ("BIGINT", f'["{"x" * 70}"]', f'["{"x" * 58}…'),
-        ("BIGINT", f'"{"x" * 70}"', f'"{"x" * 60}…"'),
+        ("BIGINT", f'"{"x" * 70}"', f'"{"x" * 59}…'),
         ("STRING", "7" * 70, "7" * 60 + "…"),
     ],
 )
@@ -302,10 +239,10 @@ def test_one_bad_record_costs_only_its_neighbours_a_second_look() -> None:
     values[1234] = b'{"id":1234,"note":"a}'
     values[4999] = None
     reader = JsonValues(declared(RECORD_SCHEMA, "json"))
-    _, _, left = reader.bulk.read(values)
+    left = _left(reader, values)
     assert {1234, 4999} <= set(left)
     assert len(left) <= json_bulk.FEW + 1
-    found = reader.read(values)
+    found = _read(reader, values)
     assert set(found.bad) == {1234, 4999}
     assert found.rows.column("id").to_pylist() == [at for at in range(5_000) if at not in (1234, 4999)]
 
@@ -318,7 +255,7 @@ def test_no_record_becomes_two_and_none_ends_the_rest(line: bytes) -> None:
     values: list[bytes | None] = [GOOD] * 200
     values[100] = line
     values[150] = b" "
-    found = JsonValues(declared(RECORD_SCHEMA, "json")).read(values)
+    found = _read(JsonValues(declared(RECORD_SCHEMA, "json")), values)
     assert set(found.bad) == {100, 150}
     assert found.rows.num_rows == 198
 
@@ -326,18 +263,16 @@ def test_no_record_becomes_two_and_none_ends_the_rest(line: bytes) -> None:
 def test_records_written_over_several_lines_are_read_in_bulk() -> None:
     reader = JsonValues(declared(RECORD_SCHEMA, "json"))
     values = [b'\n{\n  "id": 7,\r\n  "note": "a"\n}\n\t'] * 100
-    assert reader.bulk.read(values)[2] == []
-    assert reader.read(values).rows.to_pylist() == [{"id": 7, "note": "a"}] * 100
+    assert _left(reader, values) == []
+    assert _read(reader, values).rows.to_pylist() == [{"id": 7, "note": "a"}] * 100
 
 
 def test_streams_of_what_arrow_cannot_read_are_not_tried_for_ever() -> None:
     reader = JsonValues(declared(RECORD_SCHEMA, "json"))
     broken: list[bytes | None] = [b"{"] * 200
-    assert len(reader.bulk.read(broken)[2]) == 200
-    assert reader.bulk.read([GOOD] * 200)[0] == []
-    for _ in range(json_bulk.PAUSE):
-        reader.bulk.read([GOOD] * 200)
-    assert reader.bulk.read([GOOD] * 200)[2] == []
+    for _ in range(json_bulk.PAUSE + 1):
+        assert len(_left(reader, broken)) == 200
+    assert _left(reader, [GOOD] * 200) == []
 
 
 KEY = SliceKey("orders", 1, 3, 10, 20)
@@ -360,7 +295,7 @@ def test_a_chunk_counts_what_is_there_and_carries_the_bytes_of_what_is_bad() -> 
     assert (bad.partition, bad.offset, bad.key, bad.value, bad.headers, bad.timestamp) == (
         3, 13, b"k", b"hello", (("h", None),), 3
     )  # fmt: skip
-    assert bad.reason == "the value is not a JSON object: hello"
+    assert bad.reason == "the value is not valid JSON (character 0: expecting value)"
     seen = chunk.seen[KEY]
     assert (seen.read, seen.bad, seen.bytes_read, seen.first_timestamp, seen.last_timestamp) == (3, 1, 35, 3, 9)
 
@@ -493,10 +428,6 @@ def test_an_arrow_function_whose_column_has_no_type_on_an_empty_table_is_refused
 def test_a_slice_scope_is_refused() -> None:
     with pytest.raises(StreamError, match="whole slices"):
         Decoder(_stream(RECORD_SCHEMA, scope="slice"))
-
-
-def test_every_field_of_the_judge_is_declared() -> None:
-    assert declared(FUZZED, "json").names == list(FIELDS)
 
 
 def test_a_timestamp_that_is_none_is_null_and_deletes_nothing_that_is_ordered_by_it() -> None:

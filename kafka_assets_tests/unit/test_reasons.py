@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from kafka_assets import reasons as r
-from kafka_assets.live.json_exact import Bad, ExactJson
+from kafka_assets.decode.contract import Reason
+from kafka_assets.decode.json_exact import ExactJson
 from kafka_assets.reasons import Kind, kind_of
 
 FIELDS = pa.schema([pa.field("id", pa.int64()), pa.field("note", pa.string(), nullable=False)])
@@ -17,7 +18,7 @@ FIELDS = pa.schema([pa.field("id", pa.int64()), pa.field("note", pa.string(), nu
     [
         (None, r.TOMBSTONE, None),
         (b"\xff", r.ENCODING, None),
-        (b'{"note": "\\ud800"}', r.ENCODING, None),
+        (b'{"note": "\\ud800"}', r.ENCODING, "note"),
         (b"", r.NOT_JSON, None),
         (b" ", r.NOT_JSON, None),
         (b"[1]", r.NOT_JSON, None),
@@ -32,8 +33,8 @@ FIELDS = pa.schema([pa.field("id", pa.int64()), pa.field("note", pa.string(), nu
 )
 def test_what_the_decoder_says_has_a_code(value: bytes | None, code: str, field: str | None) -> None:
     found = ExactJson(FIELDS).read(value)
-    assert isinstance(found, Bad)
-    assert kind_of(found.reason) == Kind(code, field)
+    assert isinstance(found, Reason)
+    assert kind_of(found.words) == Kind(code, field)
 
 
 @pytest.mark.parametrize(

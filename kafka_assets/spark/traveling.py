@@ -1,0 +1,75 @@
+"""`decode/` on Spark's Python workers: it goes along with the query, so a cluster needs nothing of this package.
+
+What a query carries is the text of its modules, compressed, under a name that says its content: workers that a query
+of another version has used before get this one's beside it, and keep both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import pyarrow as pa
+
+_PACKAGE = "kafka_assets.decode"
+
+Worker = Callable[[Iterator[Any]], Iterator[Any]]
+"""What `mapInArrow` takes."""
+
+
+def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
+    """A function of `decode/batches.py`, by its name, as it runs on a worker, with its arguments after the batches."""
+    name, packed = _packed()
+    described = schema.serialize().to_pybytes()
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        # A worker knows none of this module: what is used here is imported here.
+        import importlib
+        import importlib.abc
+        import importlib.util
+        import json
+        import sys
+        import zlib
+
+        import pyarrow as pa
+
+        if name not in sys.modules:
+            texts = json.loads(zlib.decompress(packed))
+
+            class Texts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+                def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+                    if fullname != name and not fullname.startswith(f"{name}."):
+                        return None
+                    return importlib.util.spec_from_loader(fullname, self, is_package=fullname == name)
+
+                def exec_module(self, module: Any) -> None:
+                    text = texts[module.__name__[len(name) + 1 :] or "__init__"]
+                    exec(compile(text, f"<{module.__name__}>", "exec"), module.__dict__)
+
+            sys.meta_path.append(Texts())
+        done = importlib.import_module(f"{name}.batches")
+        declared = pa.ipc.read_schema(pa.py_buffer(described))
+        yield from getattr(done, does)(batches, declared, *more)
+
+    return work
+
+
+@lru_cache(maxsize=1)
+def _packed() -> tuple[str, bytes]:
+    """The package's name on a worker, and the text of its modules."""
+    texts = _texts()
+    digest = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
+    name = f"_kafka_assets_decode_{digest[:16]}"
+    there = {module: text.replace(_PACKAGE, name) for module, text in texts.items()}
+    return name, zlib.compress(json.dumps(there).encode(), 9)
+
+
+def _texts() -> dict[str, str]:
+    """Each module's text, by its name."""
+    files = [file for file in resources.files(_PACKAGE).iterdir() if file.name.endswith(".py")]
+    return {file.name.removesuffix(".py"): file.read_text(encoding="utf-8") for file in files}

@@ -1,0 +1,78 @@
+"""The decoder goes along with a query: a worker that has nothing of this package gives the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from kafka_assets.decode import batches
+from kafka_assets.schema import declared
+from kafka_assets.spark import traveling
+from kafka_assets.spark.traveling import worker
+
+SCHEMA = declared("id BIGINT NOT NULL, tags ARRAY<STRING>, m MAP<STRING,INT>", "json")
+GIVEN = pa.record_batch(
+    {
+        "value": pa.array([b'{"id":1,"tags":["a"],"m":{"x":1}}', None, b'{"id":2.0}', b'{"id":"2"}'], pa.binary()),
+        "kafka_offset": pa.array([3, 4, 5, 6], pa.int64()),
+    }
+)
+WORKER = """
+import pickle, sys
+import pyarrow as pa
+
+sys.path = [one for one in sys.path if not __import__("os").path.exists(one + "/kafka_assets")]
+try:
+    import kafka_assets
+except ImportError:
+    pass
+else:
+    raise SystemExit("this is no worker of a cluster")
+work, batch = pickle.loads(sys.stdin.buffer.read())
+[made] = work(iter([batch]))
+[again] = work(iter([batch]))
+assert made.equals(again)
+print(sorted(name for name in sys.modules if name.startswith("_kafka_assets_decode_") and "." not in name))
+with pa.ipc.new_file(sys.argv[1], made.schema) as file:
+    file.write_batch(made)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_without_this_package_decodes_as_this_process_does(tmp_path: Path) -> None:
+    sent = cloudpickle.dumps((worker("decoded", SCHEMA, "json", ["kafka_offset"]), GIVEN))
+    assert len(sent) < 40_000, "it is part of each query"
+    program = f"import sys\nsys.path += {_packages()!r}\n{WORKER}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, tmp_path / "made"],
+        input=sent, capture_output=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    [name] = eval(done.stdout)
+    assert name == traveling._packed()[0]  # pyright: ignore[reportPrivateUsage]
+    [here] = batches.decoded([GIVEN], SCHEMA, "json", ["kafka_offset"])
+    made: Any = pa.ipc.open_file(str(tmp_path / "made")).read_all()
+    assert made.equals(pa.Table.from_batches([here]))
+    assert made.column("id").to_pylist() == [1, None, 2, None]
+    assert made.column("kafka_offset").to_pylist() == [3, 4, 5, 6]
+    assert [reason and reason.partition(" ")[0] for reason in made.column("_kafka_bad").to_pylist()] == [
+        None, "the", None, "id:",
+    ]  # fmt: skip
+
+
+def test_another_text_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _ = traveling._packed()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(traveling, "_texts", lambda: {"__init__": "", "batches": "x = 1"})
+    other, _ = traveling._packed.__wrapped__()  # pyright: ignore[reportPrivateUsage]
+    assert name != other
+
+
+def _packages() -> list[str]:
+    """Where the libraries are, and not this package."""
+    return [str(Path(pa.__file__).parents[1])]
