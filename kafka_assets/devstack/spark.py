@@ -28,6 +28,9 @@ spark.driver.memory 2g
 spark.driver.host 127.0.0.1
 spark.driver.bindAddress 127.0.0.1
 spark.jars {jars}
+spark.plugins org.apache.spark.sql.connect.SparkConnectPlugin
+spark.sql.artifact.isolation.enabled false
+spark.sql.artifact.isolation.alwaysApplyClassloader false
 spark.connect.grpc.binding.address 127.0.0.1
 spark.connect.grpc.binding.port {port}
 # On a taken port Spark would go on to the next one, and we would wait at the wrong door.
@@ -103,9 +106,7 @@ class SparkConnect(Service):
         return Launch(
             [
                 home / "bin" / "spark-submit",
-                "--class",
-                "org.apache.spark.sql.connect.service.SparkConnectServer",
-                "spark-internal",
+                Path(__file__).with_name("spark_application.py"),
             ],
             # Functions that users pass to Spark are imported by its Python workers from here.
             folder=self.state.parent,

@@ -46,7 +46,7 @@ ROLES = {
     "multiprocessing.spawn": "runs",
     "dagster_webserver": "webserver",
     "dagster._daemon": "daemon",
-    "SparkConnectServer": "spark",
+    "spark_application": "spark",
     "kafka.Kafka": "kafka",
     "api grpc": "code",
     "code-server": "code",
