@@ -25,19 +25,10 @@ from kafka_assets.ledger.engine import make_engine, read
 from kafka_assets.settings import load_settings
 from kafka_assets_tests.soak.heap import Heap
 from kafka_assets_tests.soak.progress import Progress, Reading
+from kafka_assets_tests.soak.project import RECORD, STREAMS, make_project
 from kafka_assets_tests.soak.runs import Runs
 
 FOLDER = Path("build/soak").resolve()
-STREAMS = [f"soak_{number}" for number in range(4)]
-STREAM = """\
-type: kafka_assets.KafkaTopic
-attributes:
-  topic: {name}
-  target: {name}
-  schema: "id BIGINT NOT NULL, customer STRING, amount DECIMAL(12,2), placed_at TIMESTAMP, tags ARRAY<STRING>"
-  slices: {{max_delay: 1s}}
-"""
-RECORD = '{"id": %d, "customer": "ada", "amount": 12.30, "placed_at": "2026-01-01T00:00:00Z", "tags": ["a", "b"]}'
 SECONDS_SAID = 300
 """What was killed longer ago must be gone."""
 GROWTH = 1.2
@@ -52,7 +43,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=50)
     asked = parser.parse_args()
     os.environ["KAFKA_ASSETS_HOME"] = str(FOLDER)
-    _project()
+    make_project(FOLDER)
     progress = Progress(FOLDER / "progress.json")
     running = devstack.up(FOLDER / ".kafka_assets", ["kafka", "spark", "dagster"])
     [spark] = [one for one in running.services if one.name == "spark"]
@@ -71,13 +62,6 @@ def main() -> int:
         over.set()
         producer.join()
     return _verdict(progress)
-
-
-def _project() -> None:
-    (FOLDER / "defs").mkdir(parents=True, exist_ok=True)
-    (FOLDER / "kafka_assets.toml").touch()
-    for name in STREAMS:
-        (FOLDER / "defs" / f"{name}.yaml").write_text(STREAM.format(name=name))
 
 
 def _through(runs: Runs, progress: Progress, wanted: int, *, kills: int) -> None:

@@ -27,19 +27,10 @@ from kafka_assets.devstack.processes import MARK
 from kafka_assets.errors import Retryable
 from kafka_assets.ledger.engine import make_engine, read
 from kafka_assets.settings import load_settings
+from kafka_assets_tests.soak.project import RECORD, STREAMS, make_project
 from kafka_assets_tests.soak.runs import Runs
 
 FOLDER = Path("build/soak_up").resolve()
-STREAMS = [f"soak_{number}" for number in range(4)]
-STREAM = """\
-type: kafka_assets.KafkaTopic
-attributes:
-  topic: {name}
-  target: {name}
-  schema: "id BIGINT NOT NULL, customer STRING, amount DECIMAL(12,2), placed_at TIMESTAMP, tags ARRAY<STRING>"
-  slices: {{max_delay: 1s}}
-"""
-RECORD = '{"id": %d, "customer": "ada", "amount": "12.30", "placed_at": "2026-01-01T00:00:00Z", "tags": ["a", "b"]}'
 BAD_EVERY = 500
 CATCH_UP_SECONDS = 600
 ROLES = {
@@ -62,10 +53,7 @@ def main() -> int:
     asked = parser.parse_args()
     os.environ["KAFKA_ASSETS_HOME"] = str(FOLDER)
     shutil.rmtree(FOLDER, ignore_errors=True)
-    (FOLDER / "defs").mkdir(parents=True)
-    (FOLDER / "kafka_assets.toml").touch()
-    for name in STREAMS:
-        (FOLDER / "defs" / f"{name}.yaml").write_text(STREAM.format(name=name))
+    make_project(FOLDER)
     state = FOLDER / ".kafka_assets"
     running = devstack.up(state, ["kafka", "spark", "dagster"])
     over, made = threading.Event(), Made()
