@@ -20,7 +20,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (TOMBSTONE, r"the value is null \(a tombstone\)"),
         (TOMBSTONE_KEY, r"a tombstone (?:without a key|whose key does not tell)"),
         (NO_KEY, r"the row has no value in (?P<field>.{1,255}?), its key or order"),
-        (ENCODING, r"the value (?:is not valid UTF-8)"),
+        (ENCODING, r"the value is not valid UTF-8"),
         (TWICE, r"(?:(?P<field>[^\n]{1,255}?): )?the key .* stands twice in one object"),
         (NOT_JSON, r"the value (?:is nested more than|holds a number of more than) "),
         (NOT_JSON, r"the value is (?:empty|only white space|not a JSON object|not valid JSON)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_assets.decode.contract import Reason
@@ -65,15 +66,9 @@ def _columns(rows: pa.Table) -> list[Any]:
 
 def _places(count: int, without: Iterable[int]) -> Any:
     """For each record the number of its row; NULL for those that have none."""
-    left, row = set(without), 0
-    places: list[int | None] = []
-    for at in range(count):
-        if at in left:
-            places.append(None)
-        else:
-            places.append(row)
-            row += 1
-    return pa.array(places, pa.int64())
+    none = np.zeros(count, dtype=np.bool_)
+    none[list(without)] = True
+    return pa.array(np.cumsum(~none) - 1, pa.int64(), mask=none)
 
 
 def _reasons(count: int, bad: dict[int, Reason] | Any) -> Any:

@@ -114,8 +114,7 @@ class Decoder:
         places = None if there is None else np.array(there, dtype=np.int64)
         bad = [records.bad(at if there is None else there[at], reason.words) for at, reason in found.bad.items()]
         decoded = found.rows
-        if found.bad:
-            good = np.delete(np.arange(count), list(found.bad))
+        if (good := found.good(count)) is not None:
             places = good if places is None else places[good]
         if "kafka_headers" in self._carried and records.untold:
             every = np.arange(count) if places is None else places
