@@ -102,9 +102,14 @@ def project_root(start: Path | None = None) -> Path:
     return here
 
 
-def load_settings(project: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings once, at the edge; everything inside gets the frozen result."""
-    env = os.environ if environ is None else environ
+def state_folder() -> Path:
+    """Where the project's local services have their state. It reads no setting: a wrong one keeps nobody from ending
+    what runs."""
+    return _root(None, os.environ) / STATE
+
+
+def _root(project: Path | None, env: Mapping[str, str]) -> Path:
+    """The project's folder: the one that is given, else the environment's, else the nearest."""
     home = env.get(f"{PREFIX}HOME")
     root = project or (Path(home) if home else project_root())
     if not root.is_dir():
@@ -112,6 +117,13 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
             f"the project's folder {root} is not there, or is a file",
             cure=f"set {PREFIX}HOME to a folder" if home else "name a folder",
         )
+    return root
+
+
+def load_settings(project: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings once, at the edge; everything inside gets the frozen result."""
+    env = os.environ if environ is None else environ
+    root = _root(project, env)
     _refuse_unknown_variables(env)
     given = _from_file(root / FILE)
     _refuse_unknown_keys(given, root / FILE)
@@ -210,7 +222,7 @@ def _refuse_other_kinds(given: Mapping[str, Any], path: Path) -> None:
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ OURS = {
 """Properties that are not the user's to set, each with the reason."""
 
 _ADDRESS = re.compile(
-    r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s:/,\[\]@]+)(?::\d{1,5})?",
+    r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s:/,\[\]@]+)(?::(?P<port>\d{1,5}))?",
     re.IGNORECASE,
 )
 
@@ -39,12 +39,14 @@ class Connection:
 
     def __post_init__(self) -> None:
         for address in self.bootstrap_servers.strip().removesuffix(",").split(","):
-            if not _ADDRESS.fullmatch(address.strip()):
+            found = _ADDRESS.fullmatch(address.strip())
+            # librdkafka takes a port beyond them modulo 65,536, and asks somebody else.
+            if found is None or not 0 < int(found["port"] or 9092) < 65_536:
                 # Whoever writes a user there, as in a URL, has written a password, too.
                 shown = masked_address(address.strip()) if "@" in address else address.strip()
                 raise SettingsError(
                     f"{shown!r} is no address of a broker",
-                    why="it is not of the form host:port",
+                    why="it is not of the form host:port, with a port of 1 to 65535",
                     cure=f"set {PREFIX}BOOTSTRAP_SERVERS, for example to kafka1.example.com:9092",
                 )
         for name in self.properties:

@@ -13,7 +13,7 @@ from kafka_assets.cli.asking import AsJson, Yes, confirm
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.errors import UsageError
 from kafka_assets.masks import masked_address
-from kafka_assets.settings import load_settings
+from kafka_assets.settings import load_settings, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def down(
     """Stop the local services; their data stays unless --delete is given."""
     from kafka_assets import devstack
 
-    state = load_settings().state
+    state = state_folder()
     if delete:
         confirm(f"Remove all topics and databases of the services in {state}?", yes=yes)
     with Narration() as narration:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 from zipfile import ZipFile
 
+import psutil
+
 from kafka_assets.devstack import artifacts, fetch, privileges, processes
 from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress
@@ -39,6 +41,7 @@ class PostgreSQL(Service):
         data = self.folder / "data"
         if not data.exists():
             self._initialise(programs, data)
+        forget_zombie(data)
         settings = {
             "port": ports["client"],
             "listen_addresses": "127.0.0.1",
@@ -111,6 +114,20 @@ class PostgreSQL(Service):
                 why=(done.stderr or done.stdout).strip()[-1500:],
                 cure=f"see that there is space, and that the user may write to {self.folder}",
             )
+
+
+def forget_zombie(data: Path) -> None:
+    """Remove what a killed server noted of itself, where its process was never collected.
+
+    In a container without an init nobody collects it, and PostgreSQL takes such a process for a server that runs.
+    """
+    note = data / "postmaster.pid"
+    try:
+        server = psutil.Process(int(note.read_text().splitlines()[0]))
+        if server.status() == psutil.STATUS_ZOMBIE:
+            note.unlink()
+    except (OSError, ValueError, IndexError, psutil.NoSuchProcess):
+        return  # PostgreSQL judges the rest by itself
 
 
 def _programs(progress: Progress) -> Path:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import URL, Connection, Dialect, Engine
+from sqlalchemy import URL, Connection, Dialect, Engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from kafka_assets.errors import LedgerBusy, SettingsError
@@ -45,6 +45,27 @@ def make_sqlite_folder(url: URL) -> None:
         raise SettingsError(
             f"the folder {folder} for the database cannot be made", why=str(error), cure="choose another place"
         ) from error
+
+
+def keep_to_file(engine: Engine) -> None:
+    """SQLite makes a file that is not there. Where this engine has met it once, it was taken away since."""
+    met = False
+
+    def look(dialect: Dialect, record: object, given: Any, named: dict[str, Any]) -> None:
+        name = str(given[0])
+        if met and not name.startswith(("file:", ":memory:")) and not Path(name).exists():
+            raise SettingsError(
+                f"the database {name} is not there any more",
+                why="its file was moved or deleted, or its disk is gone, while it was worked with",
+                cure="bring it back: what was committed is in it. A new one would land everything again",
+            )
+
+    def remember(connection: DBAPIConnection, record: object) -> None:
+        nonlocal met
+        met = True
+
+    event.listen(engine, "do_connect", look)
+    event.listen(engine, "connect", remember)
 
 
 def sqlite_arguments(lock_seconds: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from kafka_assets.ledger.drivers import (
     connect_mysql,
     idle_timeout,
     keep_alive,
+    keep_to_file,
     mysql_arguments,
     postgresql_arguments,
     prepare_sqlite,
@@ -78,6 +79,7 @@ def make_engine(url: str | URL, *, lock_seconds: int = LOCK_SECONDS, idle_second
     event.listen(engine, "handle_error", remember)
     if database == "sqlite":
         require_returning(engine)
+        keep_to_file(engine)
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", begin_sqlite)
         event.listen(engine, "before_cursor_execute", stay_in_transaction)

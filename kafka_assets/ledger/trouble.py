@@ -30,6 +30,11 @@ _NO_ROOM = {"53100", "53200", "58030", 3, 20, 1021, 1026, 1037, 1041, 1114, 1878
 _ENGINE_ERROR, _ENGINE_FULL = 1030, re.compile(r"\b28\b|No space left")
 # A primary that became a standby, or a standby that is none yet; 1290 stands for any switch of the server's.
 _READ_ONLY = {"25006", 1290, 1792, 1836}
+# No such table, and SQLite's word for any error in a statement.
+_NO_TABLE = {"42P01", 1146, 1}
+_LEDGERS_OWN = re.compile(
+    r"(?:no such table|relation|Table).*\bkafka_(?:source|progress|slice|publication|claim|committed|tombstone|stall)\b"
+)
 # No right: in PostgreSQL; on a table, a column, a database; and one over the server.
 _FORBIDDEN = {"42501", 1142, 1143, 1044, 1227}
 _WORDS = {"COPY": "INSERT into", "LOAD": "INSERT into", "INSERT": "INSERT into", "DELETE": "DELETE from"}
@@ -70,7 +75,8 @@ def _busy(error: DBAPIError, code: int | str | None) -> LedgerBusy | None:
         return LedgerBusy(
             "the database has no room to write",
             why=_said(error),
-            cure="make room on its disk; nothing was written, and the same is tried again by itself",
+            cure="make room on the disk of its files: nothing of this was written. The sensor and `live` try it again "
+            "by themselves, a command wants to be run again",
         )
     if lost(error) or code in _POSTGRESQL or code in _MYSQL or code in {_SQLITE_BUSY, _SQLITE_LOCKED}:
         return LedgerBusy(
@@ -92,6 +98,13 @@ def _refused(error: DBAPIError, code: int | str | None) -> KafkaAssetsError | No
         )
     if code == _SQLITE_NOTADB:
         return SettingsError("the file is no SQLite database", why=_said(error), cure="choose another file")
+    if code in _NO_TABLE and _LEDGERS_OWN.search(_said(error)):
+        return SettingsError(
+            "the database has not the ledger's tables",
+            why=f"{_said(error)}; another database may answer in its place, or its file was replaced",
+            cure="see that KAFKA_ASSETS_DATABASE_URL leads to the database that has the ledger; only for a new one "
+            "run `kafka-assets db init`",
+        )
     return None
 
 

@@ -100,7 +100,7 @@ def known_to_librdkafka(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "address", ["http://a b:::", "", "a:1,,b:2", "a:port", "a b:1", "me@a:1", "a:123456", "::1:9092"]
+    "address", ["http://a b:::", "", "a:1,,b:2", "a:port", "a b:1", "me@a:1", "a:123456", "a:99999", "a:0", "::1:9092"]
 )
 def test_an_address_that_is_none_is_said_before_anybody_waits_for_it(address: str) -> None:
     with pytest.raises(SettingsError, match="is no address of a broker"):

@@ -22,6 +22,7 @@ from kafka_assets.birth import birth
 from kafka_assets.cli import app
 from kafka_assets.devstack import catalogue, locks, ports, processes, spark, stack
 from kafka_assets.devstack.dagster import write_instance
+from kafka_assets.devstack.postgresql import forget_zombie
 from kafka_assets.devstack.progress import Silent
 from kafka_assets.devstack.state import Record, State, StateFile
 from kafka_assets.errors import ServiceError, UsageError
@@ -389,3 +390,16 @@ def test_what_the_settings_name_elsewhere_is_not_started_here(
     file.change(edit)
     settings = load_settings(tmp_path, {f"KAFKA_ASSETS_{name}": value for name, value in environ.items()})
     assert stack.needed(settings) == started
+
+
+def test_a_killed_postgresql_that_nobody_collects_keeps_no_new_one_from_starting(tmp_path: Path) -> None:
+    note = tmp_path / "postmaster.pid"
+    for killed in (False, True):
+        with subprocess.Popen(["sleep", "60"]) as server:
+            note.write_text(f"{server.pid}\n{tmp_path}\n")
+            if killed:
+                server.kill()
+                os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is a zombie
+            forget_zombie(tmp_path)
+            assert note.exists() != killed
+            server.kill()

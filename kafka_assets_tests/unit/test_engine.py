@@ -134,6 +134,23 @@ def test_a_folder_is_no_database(tmp_path: Path) -> None:
         pass
 
 
+def test_a_file_that_was_taken_away_while_it_was_worked_with_is_not_made_anew(engine: Engine) -> None:
+    assert topics(engine) == []
+    path = Path(engine.url.database or "")
+    path.rename(path.with_name("elsewhere.db"))
+    with pytest.raises(SettingsError, match="is not there any more"), write(engine) as connection:
+        add(connection, "a")
+    assert not path.exists()
+
+
+def test_a_database_in_whose_place_another_one_stands_is_said(engine: Engine) -> None:
+    path = Path(engine.url.database or "")
+    path.unlink()
+    path.touch()
+    with pytest.raises(SettingsError, match="has not the ledger's tables"):
+        topics(engine)
+
+
 def test_a_database_that_cannot_be_written_is_said(engine: Engine) -> None:
     def forbid(connection: sqlite3.Connection, record: object) -> None:
         connection.execute("PRAGMA query_only = ON")  # what the file's permissions do to anybody but root

@@ -9,11 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import kafka_assets
 from kafka_assets import load_assets
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.resources import KafkaResource, SparkResource
+from kafka_assets.cli import app
 from kafka_assets.devstack.state import Record, State
 from kafka_assets.errors import SettingsError, SettingUnknown, StreamError
 from kafka_assets.settings import load_settings, project_root
@@ -188,6 +190,21 @@ def test_services_that_cannot_be_read_are_said_with_the_cure(content: bytes, tmp
     (tmp_path / ".kafka_assets" / "services.json").write_bytes(content)
     with pytest.raises(SettingsError, match=r"services\.json is damaged.*kafka-assets down"):
         load_settings(tmp_path, {})
+
+
+def test_down_ends_what_runs_whatever_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    services(tmp_path)
+    (tmp_path / ".kafka_assets" / "services.json").write_bytes(b'{"services": 1}')
+    (tmp_path / "kafka_assets.toml").write_text("no_setting = 1")
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_DATABSE_URL", "sqlite://")
+    assert CliRunner().invoke(app, ["down"]).exit_code == 0
+    assert State.model_validate_json((tmp_path / ".kafka_assets" / "services.json").read_bytes()).services == {}
+
+
+def test_a_file_that_begins_with_a_mark_of_its_encoding_is_read(tmp_path: Path) -> None:
+    (tmp_path / "kafka_assets.toml").write_bytes(b'\xef\xbb\xbfbootstrap_servers = "a:1"\r\n')
+    assert load_settings(tmp_path, {}).bootstrap_servers == "a:1"
 
 
 def test_a_property_that_is_not_valid_names_the_variable_that_there_is(tmp_path: Path) -> None:
