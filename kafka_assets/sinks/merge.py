@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, literal, select
 
-from kafka_assets.errors import CountsDisagree, KeyMoved
+from kafka_assets.errors import KeyMoved
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.drivers import patient, set_idle_timeout
 from kafka_assets.ledger.engine import IDLE_SECONDS
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
 from kafka_assets.sinks.halving import culprits
 from kafka_assets.sinks.road import Road, Table, quoted_table
+from kafka_assets.sinks.rows import left_alone
 from kafka_assets.sinks.versions import (
     DELETED,
     DIGEST,
@@ -194,7 +195,7 @@ class Merge:
             SELECT COUNT(*) FROM {MERGE} JOIN {target} standing ON {self._same_key("standing")}
             WHERE {MERGE}.{DELETED} = 1 AND {within}""")
         if left:
-            raise _quiet(f"a record deletes a row of the table {self._table.name!r}, and it is still there")
+            raise left_alone(f"a record deletes a row of the table {self._table.name!r}, and it is still there")
 
     def _keep_tombstones(self, within: str) -> None:
         ordered = order_column(self._upsert)
@@ -219,7 +220,7 @@ class Merge:
             SELECT {self._list(columns)} FROM {MERGE} WHERE {DELETED} = 0 AND {within}
             ON CONFLICT ({self._list(self._upsert.key)}) DO UPDATE SET {changed}""")
         if taken != count:
-            raise _quiet(f"{count} rows were sent to the table {self._table.name!r}, and {taken} arrived")
+            raise left_alone(f"{count} rows were sent to the table {self._table.name!r}, and {taken} arrived")
 
     def _columns(self) -> tuple[str, ...]:
         ordered = order_column(self._upsert)
@@ -268,14 +269,6 @@ class Merge:
     def _all(self, query: str) -> list[tuple[Any, ...]]:
         found = self._connection.exec_driver_sql(query, execution_options={"no_parameters": True})
         return [tuple(row) for row in found]
-
-
-def _quiet(said: str) -> CountsDisagree:
-    return CountsDisagree(
-        said,
-        why="a trigger of the table leaves rows as they are without a word: RAISE(IGNORE), or RETURN NULL",
-        cure="remove it, or let it raise an error: the records that it means are quarantined then",
-    )
 
 
 def _within(places: Sequence[tuple[int, int, int]]) -> str:
