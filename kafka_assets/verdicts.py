@@ -239,7 +239,7 @@ def quarantine_ratio(recent: Sequence[Recent], *, max_bad_ratio: float) -> Verdi
     numbers = {"quarantined": bad, "records_read": read, "ratio": ratio, "max_bad_ratio": max_bad_ratio}
     said = f"{bad} of the {read} records read lately could not become rows"
     if ratio > max_bad_ratio:
-        said += " · the producer or the schema changed · select reason, count(*) from kafka_quarantine group by reason"
+        said += " · the producer or the schema changed · `kafka-assets quarantine list` counts them by what is wrong"
     return Verdict("quarantine_ratio", ratio <= max_bad_ratio, said, numbers)
 
 

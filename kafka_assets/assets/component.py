@@ -10,6 +10,7 @@ from pydantic import Field
 from kafka_assets.assets.appearance import Appearance
 from kafka_assets.assets.checks import checks_of
 from kafka_assets.assets.decorator import as_they_come, build_asset
+from kafka_assets.assets.scaffolding import TopicScaffolder
 from kafka_assets.assets.serving import components_of, serving
 from kafka_assets.errors import StreamError
 from kafka_assets.ledger.dagster_storage import refuse_storage
@@ -42,6 +43,7 @@ class SkipWhenBehind(dg.Model, dg.Resolvable):
     stale_keys: Annotated[bool | None, says("With upsert: accept rows that are not brought up to date.")] = None
 
 
+@dg.scaffold_with(TopicScaffolder)
 class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
     """A Kafka topic that lands in a SQL table exactly once: one asset, whose partitions are slices of the topic."""
 

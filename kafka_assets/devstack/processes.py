@@ -19,6 +19,9 @@ MARK = "KAFKA_ASSETS_SERVICE"
 
 UNPRIVILEGED = "nobody"
 
+LONG_LOG = 50_000_000
+"""Bytes; Kafka and Spark turn their logs over by themselves, the others write into one for as long as they run."""
+
 # What a program needs to know of its surroundings. The rest may be secrets (a broker's password, a cloud's key), and
 # whoever may look at a service's process reads its environment: PostgreSQL's runs as `nobody`, as others do.
 _HANDED_ON = ("PATH", "HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
@@ -38,6 +41,8 @@ def spawn(
 ) -> psutil.Process:
     """Start a service in a session of its own: a Ctrl-C in our terminal is not for it."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LONG_LOG:
+        log.replace(log.with_name(f"{log.name}.1"))
     user = pwd.getpwnam(UNPRIVILEGED) if unprivileged else None
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -40,8 +40,9 @@ class Batch:
     fetch: Fetch = not_again
     """Gives the bytes of records that the table refuses: they are quarantined."""
     confirm: Callable[[], None] = lambda: None
-    """Asks Kafka, after the last record was read, whether what was not delivered is a hole; raises where it expired,
-    or where the topic is another one by now."""
+    """Asks Kafka, after the last record was read, whether the topic is still the same; raises where it is not.
+
+    What was not delivered is a hole: of what expires under it a consumer is told, and never jumps."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from kafka_assets.ledger.engine import IDLE_SECONDS
 from kafka_assets.records import OFFSET, PARTITION, SOURCE, Refused
 from kafka_assets.sinks.halving import culprits
 from kafka_assets.sinks.road import Road, Table, quoted_table
+from kafka_assets.sinks.rows import left_alone
 from kafka_assets.sinks.versions import (
     DELETED,
     DIGEST,
@@ -124,8 +126,8 @@ class Merge:
             self._forget_tombstones()
         if deletes:
             # All deletes before any row, which may take the place of what goes in a unique key.
-            yield from self._halved(lambda within: self._bury(target, within), deleted=1, topics=topics)
-        yield from self._halved(lambda within: self._write(target, within), deleted=0, topics=topics)
+            yield from self._halved(lambda within, _: self._bury(target, within), deleted=1, topics=topics)
+        yield from self._halved(partial(self._write, target), deleted=0, topics=topics)
         counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
         return {(publication, bool(deleted)): count for publication, deleted, count in counted}
 
@@ -139,8 +141,10 @@ class Merge:
         else:
             self._run(f"DROP TEMPORARY TABLE IF EXISTS {MERGE}, {LOSERS}")
 
-    def _halved(self, take: Callable[[str], None], *, deleted: int, topics: Mapping[int, str]) -> Generator[Refused]:
-        """Have `take` take the winners, or all but those that the table refuses."""
+    def _halved(
+        self, take: Callable[[str, int], None], *, deleted: int, topics: Mapping[int, str]
+    ) -> Generator[Refused]:
+        """Have `take` take the winners, or all but those that the table refuses: where they lie, and how many."""
         [[count]] = self._all(f"SELECT COUNT(*) FROM {MERGE} WHERE {DELETED} = {deleted}")
         listed = self._list(_PLACE)
         places: list[Any] = []
@@ -151,7 +155,7 @@ class Merge:
             return places[first:end]
 
         def take_part(first: int, end: int) -> None:
-            take("1 = 1" if end - first == count else _within(place(first, end)))
+            take("1 = 1" if end - first == count else _within(place(first, end)), end - first)
 
         for number, refused in culprits(self._connection, count, take_part):
             [(source, partition, offset)] = place(number, number + 1)
@@ -187,6 +191,11 @@ class Merge:
     def _delete(self, target: str, within: str) -> None:
         key = self._list(self._upsert.key)
         self._run(f"DELETE FROM {target} WHERE ({key}) IN (SELECT {key} FROM {MERGE} WHERE {DELETED} = 1 AND {within})")
+        [[left]] = self._all(f"""
+            SELECT COUNT(*) FROM {MERGE} JOIN {target} standing ON {self._same_key("standing")}
+            WHERE {MERGE}.{DELETED} = 1 AND {within}""")
+        if left:
+            raise left_alone(f"a record deletes a row of the table {self._table.name!r}, and it is still there")
 
     def _keep_tombstones(self, within: str) -> None:
         ordered = order_column(self._upsert)
@@ -199,17 +208,19 @@ class Merge:
             FROM {MERGE} JOIN kafka_publication published ON published.id = {MERGE}.{PUBLICATION}
             WHERE {DELETED} = 1 AND {within}""")
 
-    def _write(self, target: str, within: str) -> None:
+    def _write(self, target: str, within: str, count: int) -> None:
         columns = self._columns()
         changed = ", ".join(
             f"{self._road.quoted(name)} = excluded.{self._road.quoted(name)}"
             for name in columns
             if name not in self._upsert.key
         )
-        self._run(f"""
+        taken = self._run(f"""
             INSERT INTO {target} ({self._list(columns)})
             SELECT {self._list(columns)} FROM {MERGE} WHERE {DELETED} = 0 AND {within}
             ON CONFLICT ({self._list(self._upsert.key)}) DO UPDATE SET {changed}""")
+        if taken != count:
+            raise left_alone(f"{count} rows were sent to the table {self._table.name!r}, and {taken} arrived")
 
     def _columns(self) -> tuple[str, ...]:
         ordered = order_column(self._upsert)
@@ -250,9 +261,10 @@ class Merge:
     def _list(self, names: Iterable[str], of: str = "") -> str:
         return ", ".join(f"{of}.{name}" if of else name for name in map(self._road.quoted, names))
 
-    def _run(self, statement: str) -> None:
+    def _run(self, statement: str) -> int:
+        """Carry it out; how many rows it wrote or took out."""
         # Without parameters a % in a column's name is a %.
-        self._connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        return self._connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).rowcount
 
     def _all(self, query: str) -> list[tuple[Any, ...]]:
         found = self._connection.exec_driver_sql(query, execution_options={"no_parameters": True})

@@ -11,7 +11,7 @@ from kafka_assets.sinks.versions import DELETED, DIGEST
 
 
 class MySQLMerge(Merge):
-    """The merge of one transaction into one table of MySQL or MariaDB."""
+    """The merge of one transaction into one table of MySQL or MariaDB, whose triggers leave no row out in silence."""
 
     def _forget_tombstones(self) -> None:
         self._run(f"""
@@ -24,7 +24,7 @@ class MySQLMerge(Merge):
                 ON {self._same_key("standing")}
             WHERE {MERGE}.{DELETED} = 1 AND {within}""")
 
-    def _write(self, target: str, within: str) -> None:
+    def _write(self, target: str, within: str, count: int) -> None:
         columns = self._columns()
         changed = ", ".join(
             f"standing.{name} = {MERGE}.{name}"

@@ -78,7 +78,7 @@ def _as_it_is(value: Any) -> Any:
 
 def _plain(value: object) -> object:
     if isinstance(value, Decimal):
-        return str(value)
+        return format(value, "f")
     if isinstance(value, datetime):
         return timestamp_text(value)
     if isinstance(value, date):

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, TableClause, and_, delete, select
 
+from kafka_assets.errors import CountsDisagree
 from kafka_assets.ledger.constructs import target_clause
 from kafka_assets.ledger.publications import Publication
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE
@@ -22,8 +23,19 @@ def delete_rows(connection: Connection, target: Table, publication: Publication)
         return
     if connection.dialect.name in {"mysql", "mariadb"}:
         _delete_by_key(connection, target, rows, mine, publication)
-    else:
-        connection.execute(delete(rows).where(mine))
+        return
+    connection.execute(delete(rows).where(mine))
+    if connection.execute(select(rows.c[OFFSET]).where(mine).limit(1)).first() is not None:
+        raise left_alone(f"rows of slice {publication.key} are to be replaced in the table {target.name!r}, and stay")
+
+
+def left_alone(said: str) -> CountsDisagree:
+    """The error where a table does less than it was told; triggers of MySQL and MariaDB cannot."""
+    return CountsDisagree(
+        said,
+        why="a trigger of the table leaves rows as they are without a word: RAISE(IGNORE), or RETURN NULL",
+        cure="remove it, or let it raise an error; a row that it refuses to take in is quarantined then",
+    )
 
 
 def _mine(rows: TableClause, publication: Publication) -> ColumnElement[bool]:

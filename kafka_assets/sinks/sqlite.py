@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
@@ -42,6 +43,7 @@ _BAD = pa.schema(
 
 _EXACT_DIGITS = 15
 """A double holds so many decimal digits exactly: up to here a decimal is a number, beyond it is text."""
+_SHORT_SCALE = 6
 
 
 class SQLiteRoad:
@@ -185,6 +187,15 @@ def values(column: pa.Array[Any]) -> list[Any]:
     elif pa.types.is_timestamp(kind):
         # UTC, so that text sorts as time does; without a zone, as it stands.
         plain = plain.cast(pa.timestamp("us", kind.tz)).view(pa.timestamp("us")).cast(pa.string())
-    elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
+    elif pa.types.is_decimal(kind):
+        return _written_out(plain.cast(pa.string()).to_pylist(), scale=kind.scale)
+    elif pa.types.is_date(kind):
         plain = plain.cast(pa.string())
     return plain.to_pylist()
+
+
+def _written_out(numbers: list[str | None], *, scale: int) -> list[str | None]:
+    """Decimals without exponents: Arrow writes one where a fraction begins with more than six zeros, and in 0E-10."""
+    if scale <= _SHORT_SCALE:
+        return numbers
+    return [format(Decimal(one), "f") if one is not None and "E" in one else one for one in numbers]

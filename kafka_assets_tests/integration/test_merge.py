@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 import pytest
 from sqlalchemy import Engine
 
+from kafka_assets.errors import CountsDisagree
+from kafka_assets.ledger.engine import make_engine, write
+from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.sinks.merge import Merge
 from kafka_assets_tests.integration.databases import LOCK_SECONDS, held
 from kafka_assets_tests.ledgers import plan
@@ -94,6 +97,28 @@ class TestMergeOnServers(MergeContract):
             late.join()
         assert standing(engine) == {7: "a"}
         assert not asked.is_set()
+
+
+QUIET = (
+    "create function nothing() returns trigger language plpgsql as 'begin return null; end'",
+    "create trigger quiet before insert on orders for each row when (new.id = 8) execute function nothing()",
+    "create trigger kept before delete on orders for each row when (old.id = 7) execute function nothing()",
+)
+
+
+def test_a_row_that_a_trigger_leaves_as_it_is_without_a_word_is_missed(postgresql_url: str) -> None:
+    engine = make_engine(postgresql_url)
+    ensure_schema(engine)
+    first, second, third = plan(engine, slices=[(0, 1), (1, 3), (3, 4)])
+    land(engine, first, Put(0, 7, "old"))
+    with write(engine) as connection:
+        for statement in QUIET:
+            connection.exec_driver_sql(statement)
+    with pytest.raises(CountsDisagree, match="2 rows were sent to the table 'orders', and 1 arrived"):
+        land(engine, second, Put(1, 7, "new"), Put(2, 8, "new"))
+    with pytest.raises(CountsDisagree, match="deletes a row of the table 'orders', and it is still there"):
+        land(engine, third, Gone(3, 7))
+    assert standing(engine) == {7: "old"}
 
 
 def _at_once(*todo: Callable[[], object]) -> None:

@@ -51,6 +51,13 @@ def test_each_refusal_has_its_own_cure(code: int, cure: str) -> None:
     assert ("rights" in said.cure) == (cure == "the user's rights")
 
 
+@pytest.mark.parametrize("protocol", ["", "SSL", "plaintext"])
+def test_who_speaks_plainly_and_gets_no_answer_is_told_that_the_broker_may_want_tls(protocol: str) -> None:
+    properties = {"security.protocol": protocol} if protocol else {}
+    said = Watch(Connection("127.0.0.1:1", properties)).unavailable()
+    assert ("set security.protocol" in said.cure) is (protocol != "SSL")
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -123,3 +123,13 @@ def test_a_file_that_does_not_exist_is_named_with_the_cure(
     monkeypatch.setattr(ivy, "_command", lambda *_, **__: ["sh", "-c", "echo 'FAILED  not found: one-1.0.jar'; exit 1"])
     with pytest.raises(ServiceError, match=r"could not be fetched.*one-1\.0\.jar.*KAFKA_ASSETS_MAVEN_REPOSITORY"):
         fetch.fetch([ONE])
+
+
+def test_a_user_without_a_home_is_told_where_the_cache_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(ServiceError, match="set XDG_CACHE_HOME"):
+        artifacts.cache_folder()

@@ -265,6 +265,20 @@ def test_what_a_stray_started_is_found_when_the_stray_has_ended(file: StateFile)
     assert processes.strays(file.folder) == []
 
 
+def test_a_log_that_has_grown_long_is_put_aside_by_the_next_start(
+    file: StateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = file.folder / "logs" / "spark.log"
+    for said in ("first", "second", "third"):
+        process = spawn(file, f"print('{said} ' * 20, flush=True); import time; time.sleep(60)")
+        while not (log.exists() and said in log.read_text(encoding="utf-8")):
+            time.sleep(0.01)
+        processes.stop([process], patience=0)
+        monkeypatch.setattr(processes, "LONG_LOG", 100)
+    kept = {path.name: path.read_text(encoding="utf-8").split()[0] for path in log.parent.iterdir()}
+    assert kept == {"spark.log": "third", "spark.log.1": "second"}
+
+
 def test_the_tail_of_a_log_is_of_this_start_only(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n", encoding="utf-8")

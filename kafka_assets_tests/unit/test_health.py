@@ -38,6 +38,7 @@ from kafka_assets.verdicts import (
     hanging_transaction,
     lag,
     planning,
+    quarantine_ratio,
     retention_headroom,
 )
 from kafka_assets_tests.downstream_contract import changed
@@ -54,6 +55,13 @@ UNKNOWN = {"lag", "retention_headroom", "hanging_transaction", "planning"}
 @pytest.mark.usefixtures("unsynced")
 class TestHealthOnSQLite(HealthContract):
     """The engine is the unit tests' own."""
+
+
+def test_what_is_bad_is_counted_by_its_kind_and_not_by_reasons_that_quote_values() -> None:
+    one = Recent("orders:0:0-10", records_read=10, quarantined=5, rows_written=5, rows_found=5, quarantine_found=5)
+    said = quarantine_ratio([one], max_bad_ratio=0.01).said
+    assert "`kafka-assets quarantine list`" in said
+    assert "group by reason" not in said
 
 
 def test_what_waits_and_expires_soon_or_already_is_said() -> None:

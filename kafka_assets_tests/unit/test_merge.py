@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Engine
 
-from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.errors import CountsDisagree, KafkaAssetsError
+from kafka_assets.ledger.engine import write
 from kafka_assets.sinks import merge, versions
 from kafka_assets.sinks.merge import Merge
 from kafka_assets.sinks.modes import Upserting
@@ -91,3 +92,31 @@ def test_the_order_of_a_tombstone_is_kept(engine: Engine) -> None:
     assert standing(engine) == {8: "a"}
     land(engine, key, Put(7, 7, "back", at=-4), upsert=BY_COLUMN)
     assert standing(engine) == {7: "back", 8: "a"}
+
+
+@pytest.mark.parametrize("quiet", ["insert", "update"])
+def test_a_row_that_a_trigger_takes_away_without_a_word_is_missed(engine: Engine, quiet: str) -> None:
+    first, second = plan(engine, slices=[(0, 1), (1, 3)])
+    land(engine, first, Put(0, 7, "old"))
+    _trigger(engine, quiet)
+    with pytest.raises(CountsDisagree, match="2 rows were sent to the table 'orders', and 1 arrived"):
+        land(engine, second, Put(1, 7, "new"), Put(2, 8, "new"))
+    assert standing(engine) == {7: "old"}
+
+
+def test_a_row_that_a_trigger_keeps_from_being_deleted_is_told(engine: Engine) -> None:
+    first, second = plan(engine, slices=[(0, 2), (2, 3)])
+    land(engine, first, Put(0, 7, "old"), Put(1, 8, "old"))
+    _trigger(engine, "delete")
+    with pytest.raises(CountsDisagree, match="a record deletes a row of the table 'orders', and it is still there"):
+        land(engine, second, Gone(2, 8))
+    assert standing(engine) == {7: "old", 8: "old"}
+
+
+def _trigger(engine: Engine, before: str) -> None:
+    """Nothing is done to one key of two, and nobody is told."""
+    row, which = ("new", 8) if before == "insert" else ("old", 8 if before == "delete" else 7)
+    with write(engine) as connection:
+        connection.exec_driver_sql(
+            f"create trigger quiet before {before} on orders when {row}.id = {which} begin select raise(ignore); end"
+        )

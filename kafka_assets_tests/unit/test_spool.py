@@ -88,3 +88,17 @@ def test_rows_that_a_trigger_takes_away_without_a_word_are_missed(engine: Engine
     with pytest.raises(CountsDisagree, match="5 rows were sent to the table 'orders', and 4 arrived"):
         Attempt(engine, [key]).claim().publish(table=table)
     assert rows_of(engine) == []
+
+
+def test_rows_that_a_trigger_keeps_from_being_replaced_are_told(engine: Engine) -> None:
+    [key] = plan(engine, slices=[(0, 5)])
+    table = target(engine)
+    Attempt(engine, [key]).claim().publish(table=table)
+    before = rows_of(engine)
+    with write(engine) as connection:
+        connection.exec_driver_sql(
+            "create trigger kept before delete on orders when old.id = 3 begin select raise(ignore); end"
+        )
+    with pytest.raises(CountsDisagree, match="rows of slice orders:0:0-5 are to be replaced in the table 'orders'"):
+        Attempt(engine, [key], replaces=True).claim(force=True).publish(table=table)
+    assert rows_of(engine) == before
