@@ -6,22 +6,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafka_assets.decode import names
 from kafka_assets.slices import SliceKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARTITION = "kafka_partition"
-OFFSET = "kafka_offset"
+PARTITION = names.PARTITION
+OFFSET = names.OFFSET
+KEY = names.KEY
+TIMESTAMP = names.TIMESTAMP
 SOURCE = "kafka_source"
 ORDINAL = "kafka_ordinal"
 """The number of a row among those of its slice, where a transform saw the whole slice."""
-KEY = "kafka_key"
 LATEST = (2**63 - 1) // 1000
 """ms since 1970: the last that a timestamp in microseconds holds. A record's own may be anything of 64 bits."""
-TIMESTAMP = "kafka_timestamp"
 
-CARRIED = (KEY, TIMESTAMP, "kafka_timestamp_type", "kafka_headers")
+CARRIED = (KEY, TIMESTAMP, names.TIMESTAMP_TYPE, names.HEADERS)
 """Columns that every record carries for a transform to use; only under another name do they reach the table.
 Except for `kafka_key`, where it is an upsert table's key."""
 
@@ -70,7 +71,9 @@ class BadRecord:
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: int | None
     code: str | None = None
-    """The kind of the reason, where its words do not tell."""
+    """The kind of the reason; None where a table said it, whose words tell."""
+    field: str | None = None
+    """The declared field that the reason is about, where it is one."""
 
 
 @dataclass(frozen=True)

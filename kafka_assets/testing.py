@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import dagster as dg
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Connection
 
 from kafka_assets.assets.decorator import stream_of
@@ -23,8 +22,8 @@ from kafka_assets.errors import StreamError
 from kafka_assets.live.handling import Again, Handling, Raised
 from kafka_assets.live.listener import Listener
 from kafka_assets.records import OFFSET, PARTITION
+from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.decode_schema import declared
 from kafka_assets.streams import Derived
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class GivenRows(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         landing = landing_of(obj)
         assert landing is not None
-        self.made.append(landing.transform(frame_of(landing.spark, self.rows)))
+        self.made.append(landing.made(frame_of(landing.spark, self.rows)))
 
     def load_input(self, context: dg.InputContext) -> object:
         raise NotImplementedError("its upstream's rows come from a list")
@@ -228,7 +227,7 @@ def given_rows(stream: Derived, given: Sequence[object]) -> pa.Table:
 
 
 def _columns(stream: Derived) -> tuple[list[str], list[Any]]:
-    schema = to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC")
+    schema = landed_schema(declared(stream.schema_, stream.format))
     return schema.names, [pa.string() if pa.types.is_nested(one) else one for one in schema.types]
 
 

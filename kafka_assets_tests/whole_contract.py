@@ -17,7 +17,7 @@ from kafka_assets.sinks.publish import Published
 from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.slices import SliceKey
-from kafka_assets.spark.whole import placed
+from kafka_assets.spark.transformed import placed
 from kafka_assets_tests.ledgers import ASSET, Attempt, committed_through, plan, rows, scalar
 from kafka_assets_tests.ledgers import chunk_of as record_chunk
 from kafka_assets_tests.ledgers import target as record_target

@@ -113,7 +113,9 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
                 keys=keys,
                 spark=getattr(context.resources, SPARK).spark_session,
                 records=getattr(context.resources, KAFKA),
-                transform=called(function, stream, context if with_context else None),
+                transform=None
+                if function is as_they_come
+                else called(function, stream, context if with_context else None),
                 code_version=version,
                 tags=context.run.tags,
                 run_id=context.run.run_id,

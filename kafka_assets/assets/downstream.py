@@ -16,16 +16,15 @@ from sqlalchemy import Connection
 
 from kafka_assets.assets.appearance import Appearance
 from kafka_assets.assets.decorator import Transform, stream_of, version_of, wants_context
-from kafka_assets.assets.landing import CHUNK_OFFSETS, Landing, frame_of
+from kafka_assets.assets.landing import CHUNK_BYTES, CHUNK_OFFSETS, Landing, frame_of
 from kafka_assets.assets.making import called, making
 from kafka_assets.assets.names import IO_MANAGER, SPARK, Brought
 from kafka_assets.errors import StreamError
 from kafka_assets.records import OFFSET, ORDINAL, BadRecord, Chunk, Refused, Seen
 from kafka_assets.sinks.committed_rows import CommittedRows
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.chunks import landed_columns
 from kafka_assets.spark.reached import reached
-from kafka_assets.spark.whole import placed
+from kafka_assets.spark.transformed import landed_columns, placed
 from kafka_assets.streams import Derived, Stream, declare
 
 
@@ -133,12 +132,12 @@ class DerivedLanding(Landing):
 
     def frame(self) -> DataFrame:
         """What the function gives for no rows: its columns. The rows are read chunk by chunk when it is landed."""
-        return self.attached(self.transform(frame_of(self.spark, self.rows.schema.empty_table())).drop(ORDINAL))
+        return self.attached(self.made(frame_of(self.spark, self.rows.schema.empty_table())).drop(ORDINAL))
 
     def first(self) -> DataFrame:
         return self.frame()
 
-    def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
+    def chunks(self, read_from: Mapping[SliceKey, int], schema: pa.Schema) -> Callable[[], Any]:
         return partial(self._chunks, [key for key in self.keys if key in read_from])
 
     def refused(self, refused: Sequence[Refused]) -> Sequence[BadRecord]:
@@ -161,7 +160,8 @@ class DerivedLanding(Landing):
             for batch in self.rows.batches(key):
                 waiting.append(batch)
                 seen[key] += Seen(read=batch.num_rows)
-                if sum(part.num_rows for part in waiting) >= CHUNK_OFFSETS:
+                rows, size = sum(part.num_rows for part in waiting), sum(part.nbytes for part in waiting)
+                if rows >= CHUNK_OFFSETS or size >= CHUNK_BYTES:
                     yield self._chunk(waiting, seen)
                     waiting, seen = [], {key: Seen()}
         if waiting or seen:
@@ -178,7 +178,7 @@ class DerivedLanding(Landing):
     @reached()
     def _chunk(self, rows: list[pa.Table], seen: dict[SliceKey, Seen]) -> Chunk:
         # The number of a row in its slice is the upstream's; rows of this asset get their own.
-        given = self.transform(frame_of(self.spark, pa.concat_tables(rows))).drop(ORDINAL)
+        given = self.made(frame_of(self.spark, pa.concat_tables(rows))).drop(ORDINAL)
         return Chunk(rows=landed_columns(given, stream=self.stream).toArrow(), seen=seen)
 
 

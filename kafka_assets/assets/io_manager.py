@@ -9,7 +9,6 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from sqlalchemy import Engine
 
 from kafka_assets.assets.decorator import declared_by
@@ -26,10 +25,10 @@ from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import results
 from kafka_assets.ledger.readers import require_same
+from kafka_assets.schema import declared, landed_schema
 from kafka_assets.settings import load_settings
 from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
 from kafka_assets.slices import SliceKey, readable
-from kafka_assets.spark.decode_schema import declared
 from kafka_assets.streams import Derived, Stream
 
 PREVIEWED = 10
@@ -99,7 +98,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
                 asset=stream.asset,
                 target=stream.target,
                 keys=sorted(SliceKey.parse(key) for key in context.asset_partition_keys),
-                declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
+                declared=landed_schema(declared(stream.schema_, stream.format)),
             )
         except KafkaAssetsError as error:
             raise dg.Failure(str(error), allow_retries=isinstance(error, Retryable)) from error
@@ -116,7 +115,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
             asset=stream.upstream,
             target=stream.upstream_target,
             keys=keys,
-            declared=to_arrow_schema(declared(stream.schema_, stream.format), timezone="UTC"),
+            declared=landed_schema(declared(stream.schema_, stream.format)),
         )
 
     def keep_failure(

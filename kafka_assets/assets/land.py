@@ -257,7 +257,7 @@ def _publish(
     work = Work(
         claims=claims,
         table=table,
-        chunks=_told(alive.while_held(landing.chunks(read_from)), asking.say),
+        chunks=_told(alive.while_held(landing.chunks(read_from, schema)), asking.say),
         confirm=confirm,
         expired={key: start for key, start in read_from.items() if start > key.start},
         bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio, quotes=stream.preview),

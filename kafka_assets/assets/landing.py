@@ -21,21 +21,23 @@ from sqlalchemy import Connection
 from kafka_assets.records import BadRecord, Chunk, Refused
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import Read, fetch_records, good, landed_columns, stream_chunks
-from kafka_assets.spark.decode import decode
-from kafka_assets.spark.deletes import check_key, valued
+from kafka_assets.spark.chunks import Fetched, Read, Transform, fetch_landed, plain_schema, stream_chunks
+from kafka_assets.spark.decode import decode, good
 from kafka_assets.spark.far_times import Used, around_far_times
 from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.refused import fetch_refused
-from kafka_assets.spark.whole import fetch_slice, placed
+from kafka_assets.spark.transformed import check_key, fetch_slice, fetch_transformed, landed_columns, placed
 from kafka_assets.streams import Stream
 
 CHUNK_OFFSETS = 250_000
 """Measured: smaller ones pay Spark's fixed cost too often, bigger ones only take memory."""
 
+CHUNK_BYTES = 48 << 20
+"""Of records, or of what is made of them: two chunks are with the publisher at a time, and one is being read."""
+
 CHUNK_SLICES = 20
-"""Each slice of a chunk adds its own counts to the query; a hundred would make it slow to plan."""
+"""A worker counts each slice of a chunk by itself."""
 
 ALL = 2**63 - 1
 
@@ -58,7 +60,8 @@ class Landing:
     keys: tuple[SliceKey, ...]
     spark: SparkSession
     records: Records
-    transform: Callable[[DataFrame], DataFrame]
+    transform: Transform | None
+    """None: the records land as they come."""
     code_version: str
     tags: Mapping[str, str]
     run_id: str
@@ -80,22 +83,33 @@ class Landing:
     def fingerprints(self) -> Mapping[SliceKey, str]:
         return {}
 
+    @property
+    def plain(self) -> bool:
+        """Whether Spark's workers make the rows as they land."""
+        return self.transform is None and self.stream.scope == "record"
+
     def decoded(self, some: Sequence[Piece]) -> DataFrame:
-        raw = valued(self.records.read(self.spark, some), self.stream)
-        return good(decode(raw, format=self.stream.format, schema=self.stream.schema_))
+        raw = self.records.read(self.spark, some)
+        if self.stream.upsert is not None:
+            raw = raw.where("value IS NOT NULL")
+        return good(decode(raw, self.stream))
+
+    def made(self, records: DataFrame) -> DataFrame:
+        """What the asset's function gives for these records."""
+        return records if self.transform is None else self.transform(records)
 
     def frame(self) -> DataFrame:
         """The whole of it, lazily: what the asset's function gives for all slices of the run."""
         if self.stream.scope == "slice":
-            frame = united([self.transform(self.decoded(some)) for some in _whole(self.keys)])
+            frame = united([self.made(self.decoded(some)) for some in _whole(self.keys)])
         else:
             reads = [self.decoded(some) for some in pieces(self.keys, max_offsets=ALL, max_slices=len(self.keys))]
-            frame = self.transform(united(reads))
+            frame = self.made(united(reads))
         return self.attached(frame)
 
     def first(self) -> DataFrame:
         """What the function gives for the first slice of the run alone."""
-        return self.transform(self.decoded(_whole(self.keys[:1])[0]))
+        return self.made(self.decoded(_whole(self.keys[:1])[0]))
 
     def attached(self, frame: DataFrame) -> DataFrame:
         """The frame, with this on it for the IO manager."""
@@ -104,10 +118,12 @@ class Landing:
 
     @reached()
     def schema(self, frame: DataFrame) -> pa.Schema:
-        """The columns that reach the table, as Arrow types; asks Spark to analyse, not to read.
+        """The columns that reach the table, as Arrow types; asks Spark to analyse a function's, not to read.
 
         Of whole slices it asks for one: the function gives all of them the same, and each takes Spark a while.
         """
+        if self.plain:
+            return plain_schema(self.stream)
         if self.stream.scope == "slice" and len(self.keys) > 1:
             frame = self.first()
         landed = landed_columns(frame, stream=self.stream).schema
@@ -116,31 +132,37 @@ class Landing:
             check_key(landed, self.stream.upsert)
         return to_arrow_schema(landed, timezone="UTC")
 
-    def chunks(self, read_from: Mapping[SliceKey, int]) -> Callable[[], Any]:
+    def chunks(self, read_from: Mapping[SliceKey, int], schema: pa.Schema) -> Callable[[], Any]:
         """Chunks of at most `CHUNK_OFFSETS`, or of one slice, from the offset of each that can still be read.
 
-        Slices that do not stand in `read_from` are not read: another run has committed them.
+        Slices that do not stand in `read_from` are not read: another run has committed them. `schema` is what
+        `schema()` gave.
         """
         readable = [part for part in self.keys if part in read_from and read_from[part] < part.end]
         plan = pieces(readable, max_offsets=CHUNK_OFFSETS, max_slices=CHUNK_SLICES, read_from=read_from)
-        fetch = fetch_records
         if self.stream.scope == "slice":
-            plan, fetch = _whole(readable, read_from), fetch_slice
-
-        def chunk(some: Sequence[Piece]) -> Chunk:
-            return self.raw(lambda read: fetch(some, read=read, stream=self.stream, transform=self.transform))
+            plan = _whole(readable, read_from)
 
         def read() -> Any:
             if not plan:
-                return iter((self._nothing(),))
-            return stream_chunks(plan, chunk)
+                return iter((self._nothing(schema),))
+            return stream_chunks(plan, lambda some: self._fetch(some, schema))
 
         return read
 
-    @reached()
-    def _nothing(self) -> Chunk:
+    def _fetch(self, some: Sequence[Piece], schema: pa.Schema) -> Fetched:
+        if self.stream.scope == "slice":
+            return self.raw(lambda read: fetch_slice(some, read=read, stream=self.stream, transform=self.made))
+        fetch = (
+            partial(fetch_landed, some, stream=self.stream)
+            if self.plain
+            else partial(fetch_transformed, some, stream=self.stream, transform=self.made, schema=schema)
+        )
+        return self.raw(lambda read: fetch(read=read, room=CHUNK_BYTES // len(some)))
+
+    def _nothing(self, schema: pa.Schema) -> Chunk:
         """Every record expired: an empty chunk keeps the books of each slice."""
-        rows = self.schema(self.first() if self.stream.scope == "slice" else self.frame()).empty_table()
+        rows = schema.empty_table()
         return Chunk(rows=placed(rows, self.keys[0]) if self.stream.scope == "slice" else rows, seen={})
 
     def refused(self, refused: Sequence[Refused]) -> Sequence[BadRecord]:

@@ -1,80 +1,227 @@
-"""Batches of records as Spark's Kafka source gives them, decoded where they are: what its Python workers run."""
+"""One pass over records where they are: what Spark's Python workers run, over batches as its Kafka source gives them.
+
+Rows, bad records with their bytes, deletes and counts come out of the same pass, so that none of them is asked for
+again: between two reads of Kafka a topic may be compacted. Only what a task gives that succeeds reaches the result.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
-from kafka_assets.decode.contract import Reason
-from kafka_assets.decode.decoder import decoder
-from kafka_assets.decode.tombstones import Tombstones
+from kafka_assets.decode.contract import Reason, fields_of
+from kafka_assets.decode.names import HEADERS, KEY, OFFSET, PARTITION
+from kafka_assets.decode.packets import (
+    BAD,
+    BAD_RECORDS,
+    COUNTS,
+    DELETES,
+    ENDS,
+    PACKETS,
+    ROWS,
+    SLICE_COUNTS,
+    TASK_ENDS,
+    packed,
+    packets,
+)
+from kafka_assets.decode.records import Found, Reader, column_of
+from kafka_assets.decode.upserts import Deletes
 
-BAD = "_kafka_bad"
-REASON = "reason"
-TOLD = "_kafka_told_"
-"""Before the names of the columns that a key tells: what is beside them may have the same ones."""
+pc: Any = pyarrow.compute
 
-
-def decoded(batches: Iterable[Any], declared: pa.Schema, format: str, beside: Sequence[str]) -> Iterator[Any]:
-    """Each record's values, NULL where it is bad, what else is known of it, and why it is bad."""
-    read = decoder(declared, format)
-    names = [*read.schema.names, *beside, BAD]
-    for batch in batches:
-        found = read.read(batch.column("value"))
-        columns = _columns(found.rows)
-        if found.bad:
-            places = _places(batch.num_rows, found.bad)
-            columns = [column.take(places) for column in columns]
-        columns += [batch.column(name) for name in beside]
-        columns.append(_reasons(batch.num_rows, found.bad))
-        yield pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def undecoded(batches: Iterable[Any], declared: pa.Schema, format: str, beside: Sequence[str]) -> Iterator[Any]:
-    """What is known of the records that are bad, and why they are."""
-    read = decoder(declared, format)
-    for batch in batches:
-        bad = dict(sorted(read.read(batch.column("value")).bad.items()))
-        wrong = batch.take(pa.array(list(bad), pa.int64()))
-        reasons = pa.array([reason.words for reason in bad.values()], pa.string())
-        yield pa.RecordBatch.from_arrays([*(wrong.column(name) for name in beside), reasons], names=[*beside, REASON])
+Slice = tuple[int, int, int]
+"""Partition, start, end."""
+Upsert = tuple[Sequence[str], "str | None", pa.Schema]
+"""The columns of key and order, which of them is the record's own key, and the table's columns."""
+Packet = tuple[int, Any]
 
 
-def deletes(
-    batches: Iterable[Any], landed: pa.Schema, told: Sequence[str], whole_key: str | None, beside: Sequence[str]
+def landed(
+    batches: Iterable[Any],
+    declared: pa.Schema,
+    format: str,
+    carried: Sequence[str],
+    slices: Sequence[Slice],
+    upsert: Upsert | None,
+    room: int | None,
 ) -> Iterator[Any]:
-    """Of records without a value the columns that their key tells, what else is known of them, and why it does not."""
-    read = Tombstones(landed, told, whole_key=whole_key)
-    names = [*(TOLD + name for name in read.schema.names), *beside, REASON]
-    for batch in batches:
-        rows, refused = read.read(batch.column("key"))
-        places = _places(batch.num_rows, refused)
-        columns = [column.take(places) for column in _columns(rows)]
-        columns += [batch.column(name) for name in beside]
-        columns.append(_reasons(batch.num_rows, refused))
-        yield pa.RecordBatch.from_arrays(columns, names=names)
+    """Everything as packets: for records that land as they come.
+
+    With `room` a task ends when it has had records of so many bytes, or made so many of them, and says where.
+    """
+    needed: Sequence[str] = () if upsert is None else upsert[0]
+    reader = Reader(declared, format, carried, needed=needed, deletes=_deletes(upsert))
+    task = _Task(slices, room)
+    for batch in task.bounded(batches):
+        found = reader.read(batch)
+        task.count(batch, found, made=found.rows.nbytes)
+        yield packets([*packed(ROWS, found.rows), *_beside(batch, found)])
+    yield packets(task.ended())
 
 
-def _columns(rows: pa.Table) -> list[Any]:
-    """Each in one piece: a batch is some megabytes."""
-    columns: list[Any] = rows.columns
-    return [column.combine_chunks() for column in columns]
+def decoded(
+    batches: Iterable[Any],
+    declared: pa.Schema,
+    format: str,
+    carried: Sequence[str],
+    slices: Sequence[Slice],
+    upsert: Upsert | None,
+    room: int | None,
+) -> Iterator[Any]:
+    """The rows as columns, for a transform of Spark's; all else as packets, whose rows have nothing in these."""
+    reader = Reader(declared, format, carried, needed=(), deletes=_deletes(upsert))
+    task = _Task(slices, room)
+    for batch in task.bounded(batches):
+        found = reader.read(batch)
+        task.count(batch, found, made=found.rows.nbytes)
+        yield from _side_by_side(found.rows, [*_beside(batch, found)])
+    yield from _side_by_side(reader.schema.empty_table(), task.ended())
 
 
-def _places(count: int, without: Iterable[int]) -> Any:
-    """For each record the number of its row; NULL for those that have none."""
-    none = np.zeros(count, dtype=np.bool_)
-    none[list(without)] = True
-    return pa.array(np.cumsum(~none) - 1, pa.int64(), mask=none)
+def _side_by_side(rows: pa.Table, found: list[Packet]) -> Iterator[Any]:
+    """Rows without packets, and packets without rows."""
+    schema = pa.schema([*fields_of(rows.schema), *fields_of(PACKETS)])
+    if rows.num_rows:
+        columns: list[Any] = [*rows.columns, *_nulls(PACKETS, rows.num_rows)]
+        yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
+    if found:
+        columns = [*_nulls(rows.schema, len(found)), *packets(found).columns]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _reasons(count: int, bad: dict[int, Reason] | Any) -> Any:
-    if not bad:
-        return pa.nulls(count, pa.string())
-    words: list[str | None] = [None] * count
-    for at, reason in bad.items():
-        words[at] = reason.words
-    return pa.array(words, pa.string())
+def _nulls(schema: pa.Schema, count: int) -> list[Any]:
+    nulls: Any = pa.nulls
+    return [nulls(count, kind) for kind in schema.types]
+
+
+def _deletes(upsert: Upsert | None) -> Deletes | None:
+    return None if upsert is None else Deletes(upsert[2], upsert[0], whole_key=upsert[1])
+
+
+def _beside(batch: Any, found: Found) -> Iterator[Packet]:
+    """The bad records with their bytes, and what is deleted."""
+    if found.bad:
+        yield from packed(BAD, _bad(batch, found.bad))
+    if found.deletes is not None:
+        yield from packed(DELETES, found.deletes)
+
+
+def _bad(batch: Any, bad: dict[int, Reason]) -> Any:
+    places = np.array(sorted(bad), dtype=np.int64)
+    reasons = [bad[at] for at in places.tolist()]
+    some = batch.take(pa.array(places))
+    columns: list[Any] = [
+        column_of(some, PARTITION),
+        column_of(some, OFFSET),
+        pa.array([one.code for one in reasons], pa.string()),
+        pa.array([one.field or None for one in reasons], pa.string()),
+        pa.array([one.words for one in reasons], pa.string()),
+        column_of(some, KEY),
+        some.column("value").cast(pa.binary()),
+        column_of(some, HEADERS),
+        some.column("timestamp"),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=BAD_RECORDS)
+
+
+@dataclass
+class _Counts:
+    """What a task has seen of one slice."""
+
+    read: int = 0
+    bad: int = 0
+    deleted: int = 0
+    bytes_read: int = 0
+    first: int | None = None
+    last: int | None = None
+    fingerprint: int = 0
+
+
+class _Task:
+    """What one task has had so far, and whether it may have more."""
+
+    def __init__(self, slices: Sequence[Slice], room: int | None) -> None:
+        self._slices = slices
+        self._counts = dict[int, _Counts]()
+        self._room = room
+        self._ends = dict[int, tuple[int, int]]()
+        self._stopped = False
+        self._used = 0
+
+    def bounded(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches, up to the record that no room is left for; of the first batch at least one."""
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            left = batch.num_rows
+            if self._room is not None:
+                ends = np.cumsum(_sizes(batch))
+                left = int(np.searchsorted(ends, self._room - self._used, side="right"))
+                left = left if self._used else max(1, left)
+            if left:
+                self._met(batch, left)
+                yield batch.slice(0, left)
+            if left < batch.num_rows:
+                self._stopped = True
+                return
+
+    def _met(self, batch: Any, count: int) -> None:
+        partitions = np.asarray(batch.column("partition"))[:count]
+        offsets = np.asarray(batch.column("offset"))[:count]
+        for partition in np.unique(partitions).tolist():
+            mine = offsets[partitions == partition]
+            first = self._ends[partition][0] if partition in self._ends else int(mine[0])
+            self._ends[partition] = first, int(mine[-1]) + 1
+
+    def count(self, batch: Any, found: Found, *, made: int) -> None:
+        """Count a batch with what became of it."""
+        sizes, count = _sizes(batch), batch.num_rows
+        self._used += max(int(sizes.sum()), made)
+        partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
+        bad, deleted = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        bad[list(found.bad)] = True
+        deleted[found.deleted] = True
+        prints = np.asarray(batch.column("fingerprint"))
+        stamps = batch.column("timestamp")
+        for number, (partition, start, end) in enumerate(self._slices):
+            inside = (partitions == partition) & (offsets >= start) & (offsets < end)
+            if not inside.any():
+                continue
+            counts = self._counts.setdefault(number, _Counts())
+            counts.read += int(inside.sum())
+            counts.bad += int((bad & inside).sum())
+            counts.deleted += int((deleted & inside).sum())
+            counts.bytes_read += int(sizes[inside].sum())
+            counts.fingerprint ^= int(np.bitwise_xor.reduce(prints[inside]))
+            ends = pc.min_max(stamps.filter(pa.array(inside)))
+            if (first := ends["min"].as_py()) is not None:
+                counts.first = first if counts.first is None else min(first, counts.first)
+                last = ends["max"].as_py()
+                counts.last = last if counts.last is None else max(last, counts.last)
+
+    def ended(self) -> list[Packet]:
+        """The counts, and where the task ended."""
+        seen = [
+            (number, one.read, one.bad, one.deleted, one.bytes_read, one.first, one.last, one.fingerprint)
+            for number, one in self._counts.items()
+        ]
+        ends = [(partition, first, after, self._stopped) for partition, (first, after) in self._ends.items()]
+        return [*packed(COUNTS, _table(seen, SLICE_COUNTS)), *packed(ENDS, _table(ends, TASK_ENDS))]
+
+
+def _sizes(batch: Any) -> np.ndarray[Any, Any]:
+    """The bytes of each record's key and value."""
+    sizes = np.zeros(batch.num_rows, dtype=np.int64)
+    for name in ("key", "value"):
+        sizes += pc.binary_length(batch.column(name)).fill_null(0).to_numpy(zero_copy_only=False)
+    return sizes
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns: list[Any] = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(schema.types)]
+    return pa.Table.from_arrays(columns, schema=schema)

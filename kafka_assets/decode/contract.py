@@ -39,21 +39,7 @@ LONGEST_NUMBER = 1_000
 EXCERPT = 60
 """Characters of a value that a reason shows."""
 REASON_CHARACTERS = 300
-
-TOMBSTONE = "tombstone"
-EMPTY = "empty"
-NOT_UTF8 = "not_utf8"
-NOT_JSON = "not_json"
-NOT_AN_OBJECT = "not_an_object"
-TEXT_BEHIND = "text_behind"
-TOO_DEEP = "too_deep"
-LONG_NUMBER = "long_number"
-KEY_TWICE = "key_twice"
-HALF_PAIR = "half_pair"
-MISFIT = "misfit"
-MISSING = "missing"
-KEYLESS = "keyless"
-"""The codes of reasons: words that stay, to count by."""
+FIELD_CHARACTERS = 255
 
 
 class Reason(NamedTuple):
@@ -61,13 +47,17 @@ class Reason(NamedTuple):
 
     code: str
     words: str
-    column: str = ""
-    """The declared field at the top that is to blame, where it is one."""
+    field: str = ""
+    """The declared field that is to blame, with the way to it, where it is one."""
 
 
-def reason(code: str, words: str, column: str = "") -> Reason:
+def reason(code: str, words: str, field: str = "") -> Reason:
     """A reason that any database keeps: bounded, and without halves of surrogate pairs."""
-    return Reason(code, words.encode(errors="backslashreplace").decode()[:REASON_CHARACTERS], column)
+    return Reason(code, _storable(words)[:REASON_CHARACTERS], _storable(field)[:FIELD_CHARACTERS])
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 @dataclass(frozen=True)

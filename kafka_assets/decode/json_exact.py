@@ -6,20 +6,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from kafka_assets.decode.contract import (
-    NOT_AN_OBJECT,
-    NOT_JSON,
-    NOT_UTF8,
-    TOMBSTONE,
-    Reason,
-    fields_of,
-    reason,
-)
+from kafka_assets.decode.codes import ENCODING, NOT_JSON, TOMBSTONE
+from kafka_assets.decode.contract import Reason, fields_of, reason
 from kafka_assets.decode.json_text import NotJson, parse
 from kafka_assets.decode.scalars import Fields, Misfit, shown
 
 _NULL = reason(TOMBSTONE, "the value is null (a tombstone)")
-_SPOILED = reason(NOT_UTF8, "the value is not valid UTF-8")
+_SPOILED = reason(ENCODING, "the value is not valid UTF-8")
 _MARKED = reason(NOT_JSON, "the value begins with a byte order mark, not with {")
 
 
@@ -44,8 +37,8 @@ class ExactJson:
         except NotJson as error:
             return error.reason
         if not isinstance(given, dict):
-            return reason(NOT_AN_OBJECT, f"the value is not a JSON object: {shown(given)}")
+            return reason(NOT_JSON, f"the value is not a JSON object: {shown(given)}")
         try:
             return self._fields.read(cast("dict[str, Any]", given), step="")
         except Misfit as misfit:
-            return reason(misfit.code, misfit.said(), misfit.column)
+            return reason(misfit.code, misfit.said(), misfit.where)

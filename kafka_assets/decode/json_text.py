@@ -7,17 +7,8 @@ import re
 from json import decoder
 from typing import Any, NoReturn, cast
 
-from kafka_assets.decode.contract import (
-    DEEPEST,
-    EMPTY,
-    LONG_NUMBER,
-    LONGEST_NUMBER,
-    NOT_JSON,
-    TEXT_BEHIND,
-    TOO_DEEP,
-    Reason,
-    reason,
-)
+from kafka_assets.decode.codes import NOT_JSON
+from kafka_assets.decode.contract import DEEPEST, LONGEST_NUMBER, Reason, reason
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NO_DIGIT = re.compile(r"[^0-9]")
@@ -54,7 +45,7 @@ def parse(text: str) -> Any:
     """What the text says; numbers stay as they are written."""
     start = _SPACE.match(text, 0).end()  # type: ignore[union-attr]
     if start == len(text):
-        raise NotJson(reason(EMPTY, "the value is only white space" if text else "the value is empty"))
+        raise NotJson(reason(NOT_JSON, "the value is only white space" if text else "the value is empty"))
     # Less than this holds no number that is too long, and nothing that is nested too deep.
     small = len(text) <= min(LONGEST_NUMBER, DEEPEST)
     if not small and text.count("[") + text.count("{") >= DEEPEST:
@@ -68,7 +59,7 @@ def parse(text: str) -> Any:
         except RecursionError:
             value, end = _parse_deep(text)
     if _SPACE.match(text, end).end() < len(text):  # type: ignore[union-attr]
-        raise NotJson(reason(TEXT_BEHIND, "text, or a second object, follows the JSON object"))
+        raise NotJson(reason(NOT_JSON, "text, or a second object, follows the JSON object"))
     return value
 
 
@@ -79,7 +70,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _bounded(text: str) -> Number:
     if len(text) > LONGEST_NUMBER and len(_NO_DIGIT.sub("", text)) > LONGEST_NUMBER:
-        raise NotJson(reason(LONG_NUMBER, f"the value holds a number of more than {LONGEST_NUMBER:,} digits"))
+        raise NotJson(reason(NOT_JSON, f"the value holds a number of more than {LONGEST_NUMBER:,} digits"))
     return Number(text)
 
 
@@ -131,7 +122,7 @@ def _parse_deep(text: str) -> tuple[Any, int]:  # noqa: PLR0912, PLR0915 - one a
                     raise NotJson(_BROKEN)
                 outer.append((held, is_object, key))
                 if len(outer) > DEEPEST:
-                    raise NotJson(reason(TOO_DEEP, f"the value is nested more than {DEEPEST:,} deep"))
+                    raise NotJson(reason(NOT_JSON, f"the value is nested more than {DEEPEST:,} deep"))
                 held, is_object = [], mark == "{"
                 state = "first" if is_object else "item"
                 continue

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from kafka_assets.decode.contract import EXCERPT, HALF_PAIR, KEY_TWICE, MISFIT, MISSING, fields_of, spelled
+from kafka_assets.decode.codes import ENCODING, MISFIT, MISSING, TWICE
+from kafka_assets.decode.contract import EXCERPT, fields_of, spelled
 from kafka_assets.decode.json_text import Number, Twice
 
 Reader = Callable[[Any], Any]
@@ -44,21 +45,18 @@ class Misfit(Exception):
     def __init__(self, given: Any, kind: Any, *, code: str = MISFIT, where: str = "") -> None:
         super().__init__()
         self.given, self.kind, self.code, self.where = given, kind, code, where
-        self.column = ""
-        """The declared field that it was found in, the outermost of them."""
 
-    def below(self, step: str, *, column: str | None = None) -> Misfit:
+    def below(self, step: str) -> Misfit:
         self.where = step + self.where
-        self.column = self.column if column is None else column
         return self
 
     def said(self) -> str:
         name = self.where
         if self.code == MISSING:
             return f"{name}: missing or null, and declared NOT NULL"
-        if self.code == KEY_TWICE:
+        if self.code == TWICE:
             return f"{name}: the key {shown(self.given)} stands twice in one object".removeprefix(": ")
-        if self.code == HALF_PAIR:
+        if self.code == ENCODING:
             return f"{name}: the text holds half of a surrogate pair (\\ud800 to \\udfff)"
         return f"{name}: {shown(self.given)} does not fit {spelled(self.kind)[:100]} exactly"
 
@@ -187,7 +185,7 @@ def _text(given: Any) -> str:
     if type(given) is not str:
         raise Misfit(given, pa.string())
     if not given.isascii() and has_half(given):
-        raise Misfit(given, pa.string(), code=HALF_PAIR)
+        raise Misfit(given, pa.string(), code=ENCODING)
     return given
 
 
@@ -282,11 +280,11 @@ def _map(kind: Any) -> Reader:
             raise Misfit(given, kind)
         held = cast("dict[str, Any]", given)
         if type(held) is Twice:
-            raise Misfit(min(held.names), kind, code=KEY_TWICE)
+            raise Misfit(min(held.names), kind, code=TWICE)
         found: list[tuple[str, Any]] = []
         for key, one in held.items():
             if not key.isascii() and has_half(key):
-                raise Misfit(key, kind, code=HALF_PAIR)
+                raise Misfit(key, kind, code=ENCODING)
             try:
                 found.append((key, None if one is None else item(one)))
             except Misfit as misfit:
@@ -318,19 +316,19 @@ class Fields:
     def read(self, given: dict[str, Any], *, step: str = ".") -> list[Any]:
         """Their values, in the order in which they are declared."""
         if type(given) is Twice and (twice := given.names & self._declared):
-            raise Misfit(min(twice), None, code=KEY_TWICE)
+            raise Misfit(min(twice), None, code=TWICE)
         values: list[Any] = []
         for name, read, nullable, kind in self._parts:
             value = given.get(name)
             if value is None:
                 if not nullable:
-                    raise Misfit(None, kind, code=MISSING).below(f"{step}{name}", column=name)
+                    raise Misfit(None, kind, code=MISSING).below(f"{step}{name}")
                 values.append(None)
                 continue
             try:
                 values.append(read(value))
             except Misfit as misfit:
-                raise misfit.below(f"{step}{name}", column=name) from None
+                raise misfit.below(f"{step}{name}") from None
         return values
 
 

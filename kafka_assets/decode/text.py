@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_assets.decode.contract import MISSING, NOT_UTF8, Decoded, Reason, fields_of, landed_schema, reason
+from kafka_assets.decode.codes import ENCODING, MISSING
+from kafka_assets.decode.contract import Decoded, Reason, fields_of, landed_schema, reason
 
 
 class WholeValue:
@@ -27,7 +28,7 @@ class WholeValue:
             try:
                 column = values.cast(kind)
             except pa.ArrowInvalid:
-                said = reason(NOT_UTF8, f"{name}: the value is not valid UTF-8", name)
+                said = reason(ENCODING, f"{name}: the value is not valid UTF-8", name)
                 bad.update((at, said) for at, value in enumerate(values.to_pylist()) if not is_text(value))
         if bad:
             kept = [at for at in range(len(values)) if at not in bad]

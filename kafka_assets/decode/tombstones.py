@@ -19,7 +19,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from kafka_assets.decode.contract import KEYLESS, NOT_UTF8, Reason, fields_of, landed_schema, reason
+from kafka_assets.decode.codes import TOMBSTONE_KEY
+from kafka_assets.decode.contract import Reason, fields_of, landed_schema, reason
 from kafka_assets.decode.json_exact import ExactJson
 from kafka_assets.decode.json_text import NotJson, parse
 
@@ -56,13 +57,13 @@ class Tombstones:
 
     def _read(self, key: bytes | None) -> list[Any] | Reason:  # noqa: PLR0911 - one for each form of a key
         if key is None:
-            return reason(KEYLESS, "a tombstone without a key")
+            return reason(TOMBSTONE_KEY, "a tombstone without a key")
         values: list[Any] = []
         if self._key is not None:
             if not pa.types.is_string(self._key.type):
                 values.append(key)
             elif (text := _text(key)) is None:
-                return _cannot(NOT_UTF8, "it is not valid UTF-8")
+                return _cannot("it is not valid UTF-8")
             else:
                 values.append(text)
         if self._bytes:
@@ -72,11 +73,11 @@ class Tombstones:
         document = key
         if self._alone is not None:
             if (text := _text(key)) is None:
-                return _cannot(NOT_UTF8, "it is not valid UTF-8")
+                return _cannot("it is not valid UTF-8")
             document = _document(text, self._alone)
         found = self._exact.read(document)
         if isinstance(found, Reason):
-            return _cannot(found.code, found.words.replace("the value", "the key"))
+            return _cannot(found.words.replace("the value", "the key"))
         return [*values, *found]
 
 
@@ -107,9 +108,9 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _cannot(code: str, why: str) -> Reason:
-    return reason(code, f"a tombstone whose key does not tell what it deletes: {why}")
+def _cannot(why: str) -> Reason:
+    return reason(TOMBSTONE_KEY, f"a tombstone whose key does not tell what it deletes: {why}")
 
 
-NO_TIME = _cannot(KEYLESS, "the record has no timestamp")
+NO_TIME = _cannot("the record has no timestamp")
 """Where the order of versions is that of their timestamps, and one that deletes has none."""

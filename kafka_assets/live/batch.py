@@ -18,6 +18,7 @@ from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, headers_of, told
 from kafka_assets.records import LATEST, BadRecord
 
 if TYPE_CHECKING:
+    from kafka_assets.decode.contract import Reason
     from kafka_assets.live.ahead import Piece
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -77,17 +78,19 @@ class Batch:
     def timestamps(self) -> list[int | None]:
         return [_time(kind, at) for kind, at in self.stamps]
 
-    def bad(self, at: int, reason: str, *, partition: int) -> BadRecord:
+    def bad(self, at: int, why: Reason, *, partition: int) -> BadRecord:
         """The record at this place, with its bytes."""
         headers = self.headers[at]
         return BadRecord(
             partition=partition,
             offset=self.offsets[at],
-            reason=f"{reason} · {LEFT_OUT}" if headers is UNREADABLE else reason,
+            reason=f"{why.words} · {LEFT_OUT}" if headers is UNREADABLE else why.words,
             key=self.keys[at],
             value=self.values[at],
             headers=told(headers),
             timestamp=_time(*self.stamps[at]),
+            code=why.code,
+            field=why.field or None,
         )
 
     @property

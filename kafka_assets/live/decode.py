@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_assets.broker.headers import UNREADABLE
-from kafka_assets.decode.contract import Decoded, Reason
+from kafka_assets.decode.codes import ENCODING
+from kafka_assets.decode.contract import Decoded, Reason, reason
 from kafka_assets.decode.decoder import decoder
-from kafka_assets.decode.tombstones import NO_TIME, Tombstones
+from kafka_assets.decode.names import HEADERS, TIMESTAMP_TYPE
+from kafka_assets.decode.records import CARRIED, HEADER_TYPE, rows_schema
+from kafka_assets.decode.upserts import STAMP, Deletes, keyless
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
 from kafka_assets.live.batch import Batch, size
-from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
+from kafka_assets.records import KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.nested import leaves_of
 from kafka_assets.slices import SliceKey
@@ -30,17 +32,6 @@ from kafka_assets.streams import Stream, Upsert
 
 Transform = Callable[[pa.Table], pa.Table]
 """Looks at each record by itself; `kafka_partition` and `kafka_offset` must survive it."""
-
-_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-_STAMP = pa.timestamp("us", "UTC")
-_CARRIED: dict[str, pa.DataType] = {
-    KEY: pa.binary(),
-    TIMESTAMP: _STAMP,
-    "kafka_timestamp_type": pa.int32(),
-    "kafka_headers": _HEADERS,
-    PARTITION: pa.int32(),
-    OFFSET: pa.int64(),
-}
 
 
 class Decoder:
@@ -58,13 +49,12 @@ class Decoder:
         self._ahead = ReadAhead(self._read)
         self._transform = transform
         self._needed = [PARTITION, OFFSET] if stream.upsert is None else [PARTITION, OFFSET, *stream.upsert.needed]
-        carried = [pa.field(name, kind) for name, kind in _CARRIED.items()]
-        every = pa.schema([*fields_of(self._values.schema), *carried])
-        self._carried = [name for name in _CARRIED if transform is not None or name in self._needed]
+        every = rows_schema(self._values.schema, list(CARRIED))
+        self._carried = [name for name in CARRIED if transform is not None or name in self._needed]
         self.schema = self._landed(every.empty_table()).schema
         """What the table is made of: `sinks.tables.ensure_table` takes it."""
         self._refuse_untyped()
-        self._tombstones = None if stream.upsert is None else tombstones(self.schema, stream.upsert)
+        self._deletes = None if stream.upsert is None else deletes_of(self.schema, stream.upsert)
 
     def _refuse_untyped(self) -> None:
         """Of no values Arrow knows no type: the table would get a text column, and numbers would land as text."""
@@ -90,7 +80,7 @@ class Decoder:
     def chunk(self, parts: Mapping[SliceKey, Batch]) -> Chunk:
         """The records of slices of one topic; each slice holds all offsets of its batch, and counts what is there."""
         records = _Records(parts)
-        if self._tombstones is None:
+        if self._deletes is None:
             rows, bad, _ = self._rows(records, None)
             return Chunk(rows=rows, seen=records.seen(bad), bad=tuple(bad))
         gone = [at for at, value in enumerate(records.values) if value is None]
@@ -98,9 +88,9 @@ class Decoder:
         rows, bad, rest = self._rows(records, there)
         rows, keyless = self._keyed(rows, records, rest)
         bad += keyless
-        deletes, refused = self._deletes(records, gone)
+        deletes, refused = self._deleted(records, gone)
         deleted = set(gone) - {at for at, _ in refused}
-        bad += [records.bad(at, reason.words) for at, reason in refused]
+        bad += [records.bad(at, why) for at, why in refused]
         return Chunk(rows=rows, seen=records.seen(bad, deleted), bad=tuple(bad), deletes=deletes)
 
     def _rows(
@@ -112,17 +102,17 @@ class Decoder:
         else:
             count, found = len(there), self._ahead.read([records.values[at] for at in there])
         places = None if there is None else np.array(there, dtype=np.int64)
-        bad = [records.bad(at if there is None else there[at], reason.words) for at, reason in found.bad.items()]
+        bad = [records.bad(at if there is None else there[at], why) for at, why in found.bad.items()]
         decoded = found.rows
         if (good := found.good(count)) is not None:
             places = good if places is None else places[good]
-        if "kafka_headers" in self._carried and records.untold:
+        if HEADERS in self._carried and records.untold:
             every = np.arange(count) if places is None else places
             kept = ~np.isin(every, records.untold)
             bad += [records.bad(at, _NO_HEADERS) for at in every[~kept].tolist()]
             decoded, places = decoded.filter(pa.array(kept)), every[kept]
         for name in self._carried:
-            decoded = decoded.append_column(pa.field(name, _CARRIED[name]), records.column(name, places))
+            decoded = decoded.append_column(pa.field(name, CARRIED[name]), records.column(name, places))
         return self._landed(decoded), bad, places
 
     def _landed(self, decoded: pa.Table) -> pa.Table:
@@ -134,59 +124,37 @@ class Decoder:
                 why="a row is identified by its record's partition and offset, in mode upsert by its key and order_by",
                 cure="declare these columns, and keep them in the transform",
             )
-        return rows.drop_columns([name for name in rows.column_names if name in _DROPPED and name not in self._needed])
+        return rows.drop_columns([name for name in rows.column_names if name in CARRIED and name not in self._needed])
 
     def _keyed(
         self, rows: pa.Table, records: _Records, places: np.ndarray[Any, Any] | None
     ) -> tuple[pa.Table, list[BadRecord]]:
         """The rows that have their key and order value, and the records of those that do not."""
         assert self.stream.upsert is not None
-        names = self.stream.upsert.needed
-        missing: Any = pa.repeat(pa.scalar(False), rows.num_rows)
-        for name in names:
-            missing = cast("Any", pc.or_(missing, pc.is_null(rows.column(name))))
-        if not cast("Any", pc.any(missing)).as_py():
+        missing, reasons = keyless(rows, self.stream.upsert.needed)
+        if not reasons:
             return rows, []
-        without = rows.filter(missing)
-        bad: list[BadRecord] = []
+        without = rows.filter(pa.array(missing))
         marks: list[Any] = [without.column(name).to_pylist() for name in (PARTITION, OFFSET)]
-        found = records.found(marks[0], marks[1])
-        # Asked for what is not there, and not for the values: a timestamp may be one that Python does not have.
-        for at, row in zip(found, zip(*(_nulls(without.column(name)) for name in names), strict=True), strict=True):
-            lacking = ", ".join(name for name, is_null in zip(names, row, strict=True) if is_null)
-            bad.append(records.bad(at, f"the row has no value in {lacking}, its key or order"))
-        return rows.filter(cast("Any", pc.invert(missing))), bad
+        bad = [records.bad(at, why) for at, why in zip(records.found(*marks), reasons, strict=True)]
+        return rows.filter(pa.array(~missing)), bad
 
-    def _deletes(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, Reason]]]:
-        if not gone or self._tombstones is None or self.stream.upsert is None:
+    def _deleted(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, Reason]]]:
+        if not gone or self._deletes is None:
             return None, []
-        untimed: list[tuple[int, Reason]] = []
-        if TIMESTAMP in self.stream.upsert.needed:
-            timeless = _nulls(records.column(TIMESTAMP, np.array(gone, dtype=np.int64)))
-            untimed = [(at, NO_TIME) for at, is_null in zip(gone, timeless, strict=True) if is_null]
-            gone = [at for at, is_null in zip(gone, timeless, strict=True) if not is_null]
-        found, refused = self._tombstones.read(pa.array([records.keys[at] for at in gone], pa.binary()))
-        told = np.array([at for number, at in enumerate(gone) if number not in refused], dtype=np.int64)
-        for name in (TIMESTAMP, PARTITION, OFFSET):
-            if name not in found.column_names:
-                found = found.append_column(pa.field(name, _CARRIED[name]), records.column(name, told))
-        names = [*self.stream.upsert.needed, PARTITION, OFFSET]
-        untold = [(gone[at], reason) for at, reason in refused.items()]
-        return found.select(list(dict.fromkeys(names))), untold + untimed
+        places = np.array(gone, dtype=np.int64)
+        found, refused = self._deletes.read(
+            *(records.column(name, places) for name in (KEY, TIMESTAMP, PARTITION, OFFSET))
+        )
+        return found, [(gone[at], why) for at, why in refused.items()]
 
 
-def tombstones(landed: pa.Schema, upsert: Upsert) -> Tombstones:
-    """What the keys of an upsert stream's records say, where that is all they have."""
-    names = [name for name in upsert.needed if name != TIMESTAMP]
-    return Tombstones(landed, names, whole_key=KEY if KEY in upsert.key else None)
+def deletes_of(landed: pa.Schema, upsert: Upsert) -> Deletes:
+    """What the records of an upsert stream without a value delete, whose rows have these columns."""
+    return Deletes(landed, upsert.needed, whole_key=KEY if KEY in upsert.key else None)
 
 
-_NO_HEADERS = "the function is given headers, and the name of one is not valid UTF-8"
-_DROPPED = {*CARRIED, PARTITION, OFFSET}
-
-
-def _nulls(column: Any) -> list[bool]:
-    return cast("Any", pc.is_null(column)).to_pylist()
+_NO_HEADERS = reason(ENCODING, "the function is given headers, and the name of one is not valid UTF-8")
 
 
 class _Records:
@@ -233,16 +201,16 @@ class _Records:
             return pa.array(self.keys, pa.binary())
         if name == TIMESTAMP:
             stamps = self._joined([batch.timestamps for batch in self.batches])
-            return pa.array(stamps, pa.timestamp("ms", "UTC")).cast(_STAMP)
-        if name == "kafka_timestamp_type":
+            return pa.array(stamps, pa.timestamp("ms", "UTC")).cast(STAMP)
+        if name == TIMESTAMP_TYPE:
             return pa.array(self._joined([batch.timestamp_types for batch in self.batches]), pa.int32())
         headers = self._joined([batch.headers for batch in self.batches])
         told = (None if one is UNREADABLE else one for one in headers)
-        return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in told], _HEADERS)
+        return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in told], HEADER_TYPE)
 
-    def bad(self, place: int, reason: str) -> BadRecord:
+    def bad(self, place: int, why: Reason) -> BadRecord:
         partition, batch, at = self._where(place)
-        return batch.bad(at, reason, partition=partition)
+        return batch.bad(at, why, partition=partition)
 
     def _where(self, place: int) -> tuple[int, Batch, int]:
         for key, batch in self._parts.items():

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.topic_ids import TopicIds
+from kafka_assets.decode.contract import Reason
 from kafka_assets.errors import CountsDisagree
 from kafka_assets.forms import ArrowForm
 from kafka_assets.ledger.leases import Lease
@@ -18,6 +19,7 @@ from kafka_assets.live.batch import Batch as Gathered
 from kafka_assets.live.decode import Decoder
 from kafka_assets.live.gathering import Part
 from kafka_assets.live.limits import Limits
+from kafka_assets.reasons import kind_of
 from kafka_assets.records import BadRecord, Refused
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.live import Batch, Committed, LiveTable, WindowPolicy
@@ -83,7 +85,9 @@ def _fetch(parts: Sequence[Part], refused: Sequence[Refused]) -> Sequence[BadRec
         batch = part.batch
         for at, offset in enumerate(batch.offsets):
             if (reason := reasons.pop((*part.place, offset), None)) is not None:
-                found.append(batch.bad(at, reason, partition=part.lease.partition))
+                kind = kind_of(reason)
+                why = Reason(kind.code, reason, kind.field or "")
+                found.append(batch.bad(at, why, partition=part.lease.partition))
     if reasons:
         raise CountsDisagree(
             f"{len(reasons)} rows were refused whose records are not in the batch",

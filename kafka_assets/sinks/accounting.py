@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafka_assets.errors import CountsDisagree, SliceFailed
 from kafka_assets.ledger.publications import Outcome
-from kafka_assets.reasons import kind_of
+from kafka_assets.reasons import Kind, kind_of
 from kafka_assets.records import OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.sinks.road import slice_of
 from kafka_assets.slices import SliceKey
@@ -80,8 +80,8 @@ def judge(
     if not seen.bad:
         return
     if not policy.quotes:
-        examples = [replace(one, reason=one.code or _kind(one.reason), key=None, value=None) for one in examples]
-        reason = _kind(reason) if reason else ""
+        examples = [replace(one, reason=_kind(one), key=None, value=None) for one in examples]
+        reason = _shown(kind_of(reason)) if reason else ""
     if examples:
         first = examples[0]
         reason = f"{first.reason} (offset {first.offset} of partition {first.partition})"
@@ -102,8 +102,11 @@ def judge(
         )
 
 
-def _kind(reason: str) -> str:
-    kind = kind_of(reason)
+def _kind(bad: BadRecord) -> str:
+    return _shown(kind_of(bad.reason) if bad.code is None else Kind(bad.code, bad.field))
+
+
+def _shown(kind: Kind) -> str:
     return kind.code if kind.field is None else f"{kind.code} ({kind.field})"
 
 

@@ -84,7 +84,7 @@ def _header(name: str, value: bytes | None) -> dict[str, object]:
 
 
 def _row(record: BadRecord, publication: Publication) -> dict[str, object]:
-    kind = kind_of(record.reason) if record.code is None else Kind(record.code)
+    kind = kind_of(record.reason) if record.code is None else Kind(record.code, record.field)
     return {
         "asset": publication.asset,
         "kafka_source": publication.source_id,

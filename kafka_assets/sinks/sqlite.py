@@ -38,6 +38,7 @@ _BAD = pa.schema(
         ("headers", pa.list_(pa.struct([("name", pa.large_string()), ("value", pa.large_binary())]))),
         ("timestamp", pa.int64()),
         ("code", pa.string()),
+        ("field", pa.large_string()),
     ]
 )
 

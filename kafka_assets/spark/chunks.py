@@ -1,29 +1,29 @@
-"""From a lazy DataFrame to bounded Arrow chunks, two in flight, with what was seen at the source."""
+"""From Kafka to bounded Arrow chunks, two in flight, each of one read, with what was seen at the source."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import DataFrame
 
-from kafka_assets.decode.batches import BAD, TOLD
-from kafka_assets.errors import CountsDisagree, RecordsChanged, StreamError
-from kafka_assets.records import CARRIED, OFFSET, PARTITION, BadRecord, Chunk, Seen
+from kafka_assets.decode.batches import Upsert as UpsertAsked
+from kafka_assets.decode.packets import BAD, BAD_RECORDS, COUNTS, DELETES, ENDS, ROWS, SLICE_COUNTS, TASK_ENDS, opened
+from kafka_assets.decode.records import rows_schema
+from kafka_assets.decode.upserts import Deletes
+from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, BadRecord, Chunk, Seen
+from kafka_assets.schema import declared, fields_of, landed_schema
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.counts import PRINT, SIZE, all_counted, counted, counted_bad, seen_of
-from kafka_assets.spark.decode import TOPIC, decode, millis, undecoded
-from kafka_assets.spark.deletes import deletes_of, keyed, keyless, valued
+from kafka_assets.spark.decode import landed
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
-from kafka_assets.streams import Stream, Upsert
+from kafka_assets.streams import Stream
 
 IN_FLIGHT = 2
 """Measured: one leaves the publisher waiting, three make the executors fight (facts/writes.md)."""
@@ -32,151 +32,153 @@ Read = Callable[[Sequence[Piece]], DataFrame]
 Transform = Callable[[DataFrame], DataFrame]
 
 
-def landed_columns(transformed: DataFrame, *, stream: Stream) -> DataFrame:
-    """What of the transform's result reaches the table; the record's own place must have survived."""
-    # A slice's rows are told apart by the slice's own place: what they carry of a record's is not theirs.
-    needed = {PARTITION, OFFSET} if stream.scope == "record" else set[str]()
-    if stream.upsert is not None:
-        needed |= {*stream.upsert.key, stream.upsert.order_by} - {"offset"}
-    missing = sorted(needed - set(transformed.columns))
-    if missing:
-        raise StreamError(
-            f"stream {stream.name!r}: the transform gives no {' and '.join(missing)}",
-            why="a row is identified by its record's partition and offset, and in mode upsert by its key and order_by",
-            cure="keep these columns: add them to your select",
-        )
-    return transformed.drop(*(name for name in (*CARRIED, TOPIC, PARTITION, OFFSET) if name not in needed))
+class Fetched(NamedTuple):
+    """A chunk, and what of its pieces was left because there was no room for it."""
+
+    chunk: Chunk
+    left: Sequence[Sequence[Piece]] = ()
 
 
-def good(decoded: DataFrame) -> DataFrame:
-    """The records that a transform sees."""
-    return decoded.where(F.col(BAD).isNull()).drop(BAD, TOPIC, SIZE, PRINT)
-
-
-def stream_chunks(plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Chunk]) -> Iterator[Chunk]:
-    """Fetch one chunk for each part of the plan, two at a time, and yield them in order."""
+def stream_chunks(plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Fetched]) -> Iterator[Chunk]:
+    """Fetch one chunk for each part of the plan, two at a time; what a chunk leaves is fetched before the rest."""
     with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="chunk") as pool:
         waiting = deque(plan)
-        running: deque[Future[Chunk]] = deque()
+        running: deque[Future[Fetched]] = deque()
+
+        def ended() -> Chunk:
+            # Nothing here holds a chunk that the publisher is done with.
+            chunk, left = running.popleft().result()
+            waiting.extendleft(reversed(left))
+            return chunk
+
         try:
             while waiting or running:
                 while waiting and len(running) < IN_FLIGHT:
                     running.append(pool.submit(fetch, waiting.popleft()))
-                yield running.popleft().result()
+                yield ended()
         finally:
             for future in running:
                 future.cancel()
 
 
+def plain_schema(stream: Stream) -> pa.Schema:
+    """The columns of a stream whose records land as they come."""
+    return rows_schema(landed_schema(declared(stream.schema_, stream.format)), _carried(stream))
+
+
+def upsert_of(stream: Stream, schema: pa.Schema) -> UpsertAsked | None:
+    """What `decode/` is told of an upsert stream whose rows have these columns."""
+    upsert = stream.upsert
+    if upsert is None:
+        return None
+    needed = [field for field in fields_of(schema) if field.name in upsert.needed]
+    return upsert.needed, KEY if KEY in upsert.key else None, pa.schema(needed)
+
+
 @reached()
 @let_through()
-def fetch_records(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Chunk:
-    """A chunk under a transform that looks at each record by itself: one query, counted as it passes."""
-    slices = sorted({part for piece in pieces for part in piece.slices})
-    raw = read(pieces)
-    delivered, decoded = Observation(), Observation()
-    records = valued(raw.observe(delivered, *counted(slices)), stream)
-    records = decode(records, format=stream.format, schema=stream.schema_).observe(decoded, *counted_bad(slices))
-    landed = landed_columns(transform(good(records)), stream=stream)
-    rows = landed.toArrow()
-    found = {**delivered.get, **decoded.get}
-    offsets = sum(piece.end - piece.start for piece in pieces)
-    if not all_counted(found, slices, offsets=0 if rows.num_rows else offsets):
-        # Where a transform gives nothing whatever there is, as an inner join with an empty table does, Spark may not
-        # look at the records at all, and drops what is to be observed of them (SPARK-54620).
-        found = _counts_alone(raw, slices, stream)
-    seen = seen_of(found, slices, stream)
-    bad: list[BadRecord] = []
-    if expected := sum(part.bad for part in seen.values()):
-        bad += bad_records(raw, expected, stream)
-    if stream.upsert is None:
-        return Chunk(rows=rows, seen=seen, bad=tuple(bad))
-    rows, places = keyed(rows, stream.upsert)
-    if places.num_rows:
-        whole = decode(valued(raw, stream), format=stream.format, schema=stream.schema_)
-        unkeyed = keyless(raw, landed_columns(transform(good(whole)), stream=stream), stream.upsert)
-        bad += fetched(unkeyed, places.num_rows, "records without key or order", transformed=True)
-        seen = _added(seen, places, bad=1)
-    deletes = None
-    if expected := sum(part.deleted for part in seen.values()):
-        found = deletes_of(raw, landed.schema, stream.upsert)
-        deletes, refused = _told(found, expected, stream.upsert)
-        bad += _bad(refused)
-        seen = _added(seen, refused, bad=1, deleted=-1)
-    return Chunk(rows=rows, seen=seen, bad=tuple(bad), deletes=deletes)
+def fetch_landed(pieces: Sequence[Piece], *, read: Read, stream: Stream, room: int | None = None) -> Fetched:
+    """A chunk of records that land as they come: one query of two columns."""
+    slices = slices_of(pieces)
+    schema = plain_schema(stream)
+    upsert = upsert_of(stream, schema)
+    found = landed(read(pieces), stream, _carried(stream), slices, upsert=upsert, room=room).toArrow()
+    told = Opened(found, slices, rows=schema, upsert=upsert)
+    return Fetched(told.chunk(), told.left(pieces))
 
 
-def _counts_alone(raw: DataFrame, slices: Sequence[SliceKey], stream: Stream) -> dict[str, Any]:
-    """What is counted on the way of the records, by queries of its own."""
-    records = decode(valued(raw, stream), format=stream.format, schema=stream.schema_)
-    [delivered] = raw.agg(*counted(slices)).collect()
-    [decoded] = records.agg(*counted_bad(slices)).collect()
-    return {**delivered.asDict(), **decoded.asDict()}
+def slices_of(pieces: Sequence[Piece]) -> list[SliceKey]:
+    return sorted({part for piece in pieces for part in piece.slices})
 
 
-def bad_records(raw: DataFrame, expected: int, stream: Stream) -> Iterator[BadRecord]:
-    """The bad records with their bytes, read once more: a union with the good ones would read all of Kafka twice."""
-    found = undecoded(valued(raw, stream), format=stream.format, schema=stream.schema_)
-    return fetched(found, expected, "bad records")
+def _carried(stream: Stream) -> list[str]:
+    """What Kafka says of a record that its row needs."""
+    needed = {PARTITION, OFFSET} | set(() if stream.upsert is None else stream.upsert.needed)
+    return [name for name in (*CARRIED, PARTITION, OFFSET) if name in needed]
 
 
-def _told(found: DataFrame, expected: int, upsert: Upsert) -> tuple[pa.Table, pa.Table]:
-    """The records that delete: those that tell their key, and those that do not."""
-    records = _all_of(found, expected, "records that delete")
-    told = pc.is_null(records.column("reason"))
-    named = {name: TOLD + name if TOLD + name in records.column_names else name for name in upsert.needed}
-    named |= {PARTITION: PARTITION, OFFSET: OFFSET}
-    return records.filter(told).select(list(named.values())).rename_columns(list(named)), records.filter(
-        pc.invert(told)
-    )
+class Opened:
+    """The packets of a query."""
+
+    def __init__(
+        self,
+        found: pa.Table,
+        slices: Sequence[SliceKey],
+        *,
+        rows: pa.Schema | None = None,
+        upsert: UpsertAsked | None = None,
+    ) -> None:
+        self._slices = slices
+        self._rows = rows
+        self._deletes = None if upsert is None else Deletes(upsert[2], upsert[0], whole_key=upsert[1]).schema
+        self._of: dict[int, list[Any]] = {kind: [] for kind in (ROWS, BAD, DELETES, COUNTS, ENDS)}
+        for kind, packet in zip(*found.columns, strict=True):
+            self._of[kind.as_py()].append(packet)
+
+    def _table(self, kind: int, schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_batches([opened(packet, schema) for packet in self._of[kind]], schema=schema)
+
+    def chunk(self, rows: pa.Table | None = None) -> Chunk:
+        """All of it; with these rows where the packets have none."""
+        if rows is None:
+            assert self._rows is not None
+            rows = self._table(ROWS, self._rows)
+        deletes = None if self._deletes is None or not self._of[DELETES] else self._table(DELETES, self._deletes)
+        return Chunk(rows=rows, seen=self.seen(), bad=self.bad(), deletes=deletes)
+
+    def seen(self) -> dict[SliceKey, Seen]:
+        """What was seen of each slice, by all tasks together."""
+        seen = dict.fromkeys(self._slices, Seen(fingerprint=0))
+        for row in self._table(COUNTS, SLICE_COUNTS).to_pylist():
+            seen[self._slices[row.pop("slice")]] += Seen(**row)
+        return seen
+
+    def bad(self) -> tuple[BadRecord, ...]:
+        return bad_records(self._table(BAD, BAD_RECORDS))
+
+    def left(self, pieces: Sequence[Piece]) -> list[list[Piece]]:
+        """What the tasks left, in parts of at most one range for each partition.
+
+        A task reads one range of a partition from its start, or several tasks do, each its own.
+        """
+        ends = self._table(ENDS, TASK_ENDS).to_pylist()
+        if not any(end["stopped"] for end in ends):
+            return []
+        ranges = [_left_of(piece, [end for end in ends if end["partition"] == piece.partition]) for piece in pieces]
+        return [[piece for piece in part if piece is not None] for part in zip_longest(*ranges)]
 
 
-def _added(seen: dict[SliceKey, Seen], records: pa.Table, *, bad: int, deleted: int = 0) -> dict[SliceKey, Seen]:
-    """What was seen, with `bad` and `deleted` more of both for each of these records."""
-    partitions, offsets = np.asarray(records.column(PARTITION)), np.asarray(records.column(OFFSET))
-    more: dict[SliceKey, Seen] = {}
-    for key, part in seen.items():
-        inside = (partitions == key.partition) & (offsets >= key.start) & (offsets < key.end)
-        count = int(inside.sum())
-        more[key] = replace(part, bad=part.bad + bad * count, deleted=part.deleted + deleted * count)
-    return more
+def _left_of(piece: Piece, ends: list[dict[str, Any]]) -> list[Piece]:
+    """What nobody read of a piece: it is behind each task that stopped, and all of it where no task came to it."""
+    tasks = sorted(ends, key=lambda end: end["first"])
+    starts = [*(task["first"] for task in tasks[1:]), piece.end]
+    ranges = [(task["next"], until) for task, until in zip(tasks, starts, strict=True) if task["stopped"]]
+    if not tasks:
+        ranges = [(piece.start, piece.end)]
+    return [
+        Piece(piece.topic, piece.partition, start, end, tuple(_overlapping(piece.slices, start, end)))
+        for start, end in ranges
+        if start < end
+    ]
 
 
-def fetched(found: DataFrame, expected: int, what: str, *, transformed: bool = False) -> Iterator[BadRecord]:
-    """The bytes of records that could not become rows, by a second read of the same offsets.
-
-    `transformed`: they were found by what the transform gives, and it may not give the same twice.
-    """
-    return _bad(_all_of(found, expected, what, transformed=transformed))
+def _overlapping(slices: Sequence[SliceKey], start: int, end: int) -> Iterator[SliceKey]:
+    return (part for part in slices if part.start < end and start < part.end)
 
 
-def _all_of(found: DataFrame, expected: int, what: str, *, transformed: bool = False) -> pa.Table:
-    records = found.withColumn("timestamp", millis()).toArrow()
-    if records.num_rows == expected:
-        return records
-    said = f"{expected} {what} were counted, and {records.num_rows} found when their bytes were fetched"
-    if transformed:
-        raise CountsDisagree(
-            said,
-            why="the transform gives other rows each time, or the topic changed between the two reads",
-            cure="let the transform give the same rows for the same records, and run the slice again",
-        )
-    raise RecordsChanged(
-        said,
-        why="the topic was compacted, or records expired, between the two reads",
-        cure="nothing: the slice is asked for again",
-    )
+def added(seen: Mapping[SliceKey, Seen], bad: Sequence[BadRecord]) -> dict[SliceKey, Seen]:
+    """What was seen, and these bad records among it."""
+    partitions = np.array([one.partition for one in bad])
+    offsets = np.array([one.offset for one in bad])
+    counts = {
+        key: int(((partitions == key.partition) & (offsets >= key.start) & (offsets < key.end)).sum()) for key in seen
+    }
+    return {key: replace(part, bad=part.bad + counts[key]) for key, part in seen.items()}
 
 
-def _bad(records: pa.Table) -> Iterator[BadRecord]:
-    parts = records.select([PARTITION, OFFSET, "reason", "key", "value", "headers", "timestamp"])
-    for partition, offset, reason, key, value, headers, timestamp in (row.values() for row in parts.to_pylist()):
-        yield BadRecord(
-            partition=partition,
-            offset=offset,
-            reason=reason,
-            key=key,
-            value=value,
-            headers=tuple((header["key"], header["value"]) for header in headers or ()),
-            timestamp=timestamp,
-        )
+def bad_records(records: pa.Table) -> tuple[BadRecord, ...]:
+    """Bad records, from a table of them."""
+    rows: list[dict[str, Any]] = records.to_pylist()
+    for row in rows:
+        row["headers"] = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+    return tuple(BadRecord(**row) for row in rows)

@@ -1,4 +1,4 @@
-"""Kafka's bytes become typed columns, exactly, or the record is bad, with the reason in words: by Spark's workers.
+"""One pass over Kafka's records by Spark's Python workers: rows, bad records, deletes and counts, out of one read.
 
 What lands and what is bad is said in `decode/contract.py`: it is the one decoder, which live mode uses as well.
 """
@@ -6,64 +6,63 @@ What lands and what is bad is said in `decode/contract.py`: it is the one decode
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafka_assets.decode.batches import BAD, REASON
-from kafka_assets.decode.contract import landed_schema
-from kafka_assets.schema import declared
+from kafka_assets.decode.batches import Upsert
+from kafka_assets.decode.names import VALUE
+from kafka_assets.decode.packets import KIND, PACKET, PACKETS
+from kafka_assets.decode.records import CARRIED, rows_schema
+from kafka_assets.schema import declared, landed_schema
+from kafka_assets.slices import SliceKey
 from kafka_assets.spark.traveling import worker
-
-TOPIC = "kafka_topic"
-
-CARRIED = {
-    "kafka_key": "key",
-    "kafka_timestamp": "timestamp",
-    "kafka_timestamp_type": "timestampType",
-    "kafka_headers": "headers",
-    "kafka_partition": "partition",
-    "kafka_offset": "offset",
-    TOPIC: "topic",
-}
-HEADERS = T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]))
-TYPES: dict[str, T.DataType] = {
-    "key": T.BinaryType(),
-    "value": T.BinaryType(),
-    "timestamp": T.TimestampType(),
-    "timestampType": T.IntegerType(),
-    "headers": HEADERS,
-    "partition": T.IntegerType(),
-    "offset": T.LongType(),
-    "topic": T.StringType(),
-}
-"""What the source gives."""
+from kafka_assets.streams import Stream
 
 
-def decode(raw: DataFrame, *, format: str, schema: str, also: Sequence[str] = ()) -> DataFrame:
-    """The declared fields, what Kafka says of the record, and `_kafka_bad`: NULL, or why the record is bad.
+def landed(
+    raw: DataFrame,
+    stream: Stream,
+    carried: Sequence[str],
+    slices: Sequence[SliceKey],
+    *,
+    upsert: Upsert | None,
+    room: int | None,
+) -> DataFrame:
+    """All that becomes of the records, as packets, where they land as they come."""
+    work = worker("landed", *_asked(stream, carried, slices, upsert, room))
+    return _given(raw).mapInArrow(work, T.StructType(columns_of(PACKETS)))
 
-    `also` are further columns of the frame, whole numbers, which are kept beside.
+
+def decode(
+    raw: DataFrame,
+    stream: Stream,
+    slices: Sequence[SliceKey] = (),
+    *,
+    upsert: Upsert | None = None,
+    room: int | None = None,
+) -> DataFrame:
+    """The rows of the good records, with all that Kafka says of them; the rest in rows of its own, as packets.
+
+    In mode upsert with the bytes of their values: a row may turn out to have no key.
     """
-    fields = declared(schema, format)
-    given = [(when() if theirs == "timestamp" else F.col(theirs)).alias(ours) for ours, theirs in CARRIED.items()]
-    carried = [T.StructField(ours, TYPES[theirs]) for ours, theirs in CARRIED.items()]
-    beside = [*carried, *(T.StructField(name, T.LongType()) for name in also)]
-    work = worker("decoded", fields, format, [one.name for one in beside])
-    gives = [*columns_of(landed_schema(fields)), *beside, T.StructField(BAD, T.StringType())]
-    return raw.select("value", *given, *also).mapInArrow(work, T.StructType(gives))
+    names = [*CARRIED, *([] if upsert is None else [VALUE])]
+    work = worker("decoded", *_asked(stream, names, slices, upsert, room))
+    gives = rows_schema(landed_schema(declared(stream.schema_, stream.format)), names)
+    return _given(raw).mapInArrow(work, T.StructType([*columns_of(gives), *columns_of(PACKETS)]))
 
 
-def undecoded(raw: DataFrame, *, format: str, schema: str) -> DataFrame:
-    """Only the bad records of the same raw frame, with their bytes and the reason: the second read."""
-    theirs = {TOPIC: "topic", "kafka_partition": "partition", "kafka_offset": "offset"}
-    theirs |= {name: name for name in ("key", "value", "headers", "timestamp")}
-    beside = [T.StructField(ours, TYPES[name]) for ours, name in theirs.items()]
-    work = worker("undecoded", declared(schema, format), format, list(theirs))
-    read = raw.select(*(F.col(name).alias(ours) for ours, name in theirs.items()))
-    return read.mapInArrow(work, T.StructType([*beside, T.StructField(REASON, T.StringType())]))
+def good(decoded: DataFrame) -> DataFrame:
+    """The records that a transform sees."""
+    return decoded.where(F.col(KIND).isNull()).drop(KIND, PACKET, VALUE)
+
+
+def beside(decoded: DataFrame) -> DataFrame:
+    """The packets."""
+    return decoded.where(F.col(KIND).isNotNull()).select(KIND, PACKET)
 
 
 def columns_of(schema: object) -> list[T.StructField]:
@@ -71,11 +70,39 @@ def columns_of(schema: object) -> list[T.StructField]:
     return list(from_arrow_schema(schema, prefer_timestamp_ntz=True).fields)  # type: ignore[arg-type]
 
 
-def when() -> Column:
-    """A record's timestamp; a negative one says that there is none."""
-    return F.when(F.unix_millis("timestamp") >= 0, F.col("timestamp"))
+def _asked(
+    stream: Stream, carried: Sequence[str], slices: Sequence[SliceKey], upsert: Upsert | None, room: int | None
+) -> tuple[Any, ...]:
+    places = [(one.partition, one.start, one.end) for one in slices]
+    return declared(stream.schema_, stream.format), stream.format, list(carried), places, upsert, room
+
+
+def _given(raw: DataFrame) -> DataFrame:
+    """What the workers read of the source's columns."""
+    return raw.select(
+        "value",
+        "key",
+        "headers",
+        "partition",
+        "offset",
+        "timestampType",
+        millis().alias("timestamp"),
+        _fingerprint().alias("fingerprint"),
+    )
 
 
 def millis() -> Column:
-    """The same in ms since 1970: Python has no year past 9999, and a producer's clock may."""
-    return F.unix_millis(when())
+    """A record's timestamp in ms since 1970: Python has no year past 9999, and a producer's clock may.
+
+    A negative one says that there is none.
+    """
+    millis = F.unix_millis("timestamp")
+    return F.when(millis >= 0, millis)
+
+
+def _fingerprint() -> Column:
+    """A hash of a record: its place is in it, so that no two are equal and cancel each other out.
+
+    Key and value have the offset between them: a NULL leaves no trace, and could be the one or the other.
+    """
+    return F.xxhash64("key", "offset", "value", "partition")

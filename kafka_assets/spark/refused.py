@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
+from kafka_assets.errors import RecordsChanged
 from kafka_assets.records import OFFSET, PARTITION, BadRecord, Refused
 from kafka_assets.slices import Piece
-from kafka_assets.spark.chunks import fetched
+from kafka_assets.spark.chunks import bad_records
+from kafka_assets.spark.decode import millis
 from kafka_assets.spark.reached import reached
 
 _AT_ONCE = 10_000
@@ -29,8 +31,15 @@ def fetch_refused(
         wanted = spark.createDataFrame(places, f"{PARTITION} int, {OFFSET} bigint, reason string")
         same = (F.col("partition") == F.col(PARTITION)) & (F.col("offset") == F.col(OFFSET))
         records = read(_ranges(some, topic)).join(F.broadcast(wanted), same)
-        columns = records.select(PARTITION, OFFSET, "reason", "key", "value", "headers", "timestamp")
-        found += fetched(columns, len(some), "refused records")
+        columns = ("partition", "offset", "reason", "key", "value", "headers")
+        given = bad_records(records.select(*columns, millis().alias("timestamp")).toArrow())
+        if len(given) < len(some):
+            raise RecordsChanged(
+                f"the table refused {len(some)} records, and {len(given)} were found when their bytes were fetched",
+                why="the topic was compacted, or records expired, between the two reads",
+                cure="nothing: the slice is asked for again",
+            )
+        found += given
     return found
 
 

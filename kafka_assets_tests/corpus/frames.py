@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kafka_assets.streams import Stream
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -13,6 +15,7 @@ RAW = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
+BAD = "_kafka_bad"
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -28,16 +31,14 @@ def raw_frame(spark: SparkSession, values: Sequence[bytes | None]) -> DataFrame:
 def decoded(
     spark: SparkSession, values: Sequence[bytes | None], *, schema: str, format: str = "json"
 ) -> list[dict[str, Any]]:
-    """Each record's decoded columns, in the order of the values."""
-    from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+    """Each record's decoded columns, in the order of the values, and why it is bad."""
+    from kafka_assets.spark.chunks import Opened
+    from kafka_assets.spark.decode import beside, decode, good
 
-    from kafka_assets.spark.decode import decode
-
-    frame = decode(raw_frame(spark, values), format=format, schema=schema)
-    # What a bad record's columns hold means nothing, and may be more than Python can hold.
-    good = F.col("_kafka_bad").isNull()
-    shown = [F.when(good, F.col(f"`{name}`")).alias(name) for name in frame.columns if "kafka" not in name]
-    told = [name for name in frame.columns if "kafka" in name]
-    rows = frame.select(*shown, *told).toArrow().to_pylist()
+    frame = decode(raw_frame(spark, values), Stream(name="s", topic="s", target="s", schema=schema, format=format))
+    landed = good(frame).toArrow()
+    rows = [row | {BAD: None} for row in landed.to_pylist()]
+    told = [{"kafka_offset": one.offset, BAD: one.reason} for one in Opened(beside(frame).toArrow(), []).bad()]
+    rows += [dict.fromkeys(landed.column_names) | row for row in told]
     assert len(rows) == len(values)
     return sorted(rows, key=lambda row: row["kafka_offset"])

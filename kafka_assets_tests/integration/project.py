@@ -11,7 +11,7 @@ import dagster as dg
 from sqlalchemy import Engine, text
 
 from kafka_assets import kafka_asset
-from kafka_assets.assets.decorator import stream_of
+from kafka_assets.assets.decorator import as_they_come, stream_of
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.resources import KafkaResource, SparkResource
@@ -49,9 +49,9 @@ class Landing:
         transform = declared.pop("transform", None)
 
         def land(records: Any) -> Any:
-            return transform(records) if transform else records
+            return transform(records)
 
-        self.asset = kafka_asset(**{"name": self.name, **declared})(land)
+        self.asset = kafka_asset(**{"name": self.name, **declared})(land if transform else as_they_come)
         self.stream = stream_of(self.asset)
         self.connection = Connection(self.broker, {})
 

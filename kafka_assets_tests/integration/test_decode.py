@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 import os
 import pickle
@@ -14,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.chunks import fetch_landed
+from kafka_assets.streams import Stream
 from kafka_assets_tests.corpus.dress import WAYS, record
 from kafka_assets_tests.corpus.frames import AT, decoded, raw_frame
 from kafka_assets_tests.corpus.json_records import RECORDS
@@ -103,7 +104,6 @@ def test_the_record_carries_what_kafka_says_of_it(spark: SparkSession) -> None:
         "kafka_headers": [{"key": "trace", "value": b"\xff"}, {"key": "none", "value": None}],
         "kafka_partition": 3,
         "kafka_offset": 0,
-        "kafka_topic": "orders",
         "_kafka_bad": None,
     }
 
@@ -138,49 +138,21 @@ def test_timestamps_do_not_depend_on_the_zone_of_the_session(spark: SparkSession
     assert [at.isoformat() for at in found[0]] == ["2024-03-10T02:30:00+00:00", "2024-03-10T10:30:00.500000+00:00"]
 
 
-def test_the_second_read_finds_the_same_bad_records_with_their_bytes(spark: SparkSession) -> None:
-    from kafka_assets.spark.decode import undecoded
-
+def test_bad_records_come_with_their_bytes_from_the_same_read(spark: SparkSession) -> None:
     values = [value for value, _ in RECORDS]
-    first = decoded(spark, values, schema=RECORD_SCHEMA)
-    found = undecoded(raw_frame(spark, values), format="json", schema=RECORD_SCHEMA).toArrow().to_pylist()
-    bad = {row["kafka_offset"]: row["_kafka_bad"] for row in first if row["_kafka_bad"] is not None}
-    assert {row["kafka_offset"]: row["reason"] for row in found} == bad
-    for row in found:
-        assert row["value"] == values[row["kafka_offset"]]
-        assert (row["key"], row["kafka_topic"], row["kafka_partition"]) == (b"key", "orders", 3)
-        assert row["headers"] == [{"key": "trace", "value": b"\xff"}, {"key": "none", "value": None}]
-        assert row["timestamp"] == AT
-
-
-def test_records_that_are_gone_at_the_second_read_count_against_no_slice(spark: SparkSession) -> None:
-    from kafka_assets.errors import CountsDisagree, RecordsChanged, Retryable
-    from kafka_assets.spark.chunks import bad_records, fetched
-    from kafka_assets.streams import Stream
-
-    raw = raw_frame(spark, [b"{", b'{"id": 1}'])
-    stream = Stream(name="s", topic="s", target="s", schema="id BIGINT")
-    assert [one.value for one in bad_records(raw, 1, stream)] == [b"{"]
-    with pytest.raises(RecordsChanged, match="2 bad records were counted, and 1 found"):
-        list(bad_records(raw, 2, stream))
-    assert issubclass(RecordsChanged, Retryable)
-    # What depends on the transform would be asked for again without end, if that gives other rows each time.
-    with pytest.raises(CountsDisagree):
-        list(fetched(raw.limit(0).selectExpr("*", "'' AS reason"), 2, "records", transformed=True))
-
-
-def test_a_filter_on_the_reason_does_not_parse_twice(spark: SparkSession) -> None:
-    from kafka_assets.spark.decode import decode
-
-    # Not a literal frame: the optimizer would run it.
-    types = {field.name: field.dataType.simpleString() for field in raw_frame(spark, []).schema}
-    given = {name: "CAST(id AS STRING)" if name == "value" else "NULL" for name in types}
-    raw = spark.range(1).selectExpr(*(f"CAST({given[name]} AS {types[name]}) AS {name}" for name in types))
-    good = decode(raw, format="json", schema="id BIGINT").where("_kafka_bad IS NULL")
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        good.explain(extended=True)
-    optimized = out.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
-    assert optimized.count("MapInArrow") == 1, optimized
+    stream = Stream(name="s", topic="orders", target="s", schema=RECORD_SCHEMA)
+    key = SliceKey("orders", 1, 3, 0, len(values))
+    piece = Piece("orders", 3, 0, len(values), (key,))
+    chunk, left = fetch_landed([piece], read=lambda _: raw_frame(spark, values), stream=stream)
+    bad = {row["kafka_offset"]: row["_kafka_bad"] for row in decoded(spark, values, schema=RECORD_SCHEMA)}
+    assert {one.offset: one.reason for one in chunk.bad} == {at: why for at, why in bad.items() if why is not None}
+    for one in chunk.bad:
+        assert (one.value, one.key, one.partition) == (values[one.offset], b"key", 3)
+        assert one.headers == (("trace", b"\xff"), ("none", None))
+        assert one.timestamp == AT.timestamp() * 1000
+        assert one.code is not None
+    assert (chunk.seen[key].read, chunk.seen[key].bad) == (len(values), len(chunk.bad))
+    assert not left
 
 
 def test_text_and_bytes_land_whole(spark: SparkSession) -> None:

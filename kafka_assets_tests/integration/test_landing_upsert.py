@@ -132,7 +132,7 @@ def test_several_columns_and_an_order_come_from_a_json_key(landing: Declare) -> 
 
 
 def test_a_transform_that_drops_the_key_is_refused_before_any_work(landing: Declare) -> None:
-    stream = landing(mode="upsert", key=["nothing"])
+    stream = landing(mode="upsert", key=["nothing"], transform=lambda records: records)
     stream.topic()
     stream.produce_ids(0, 3)
     [request] = stream.tick().requests

@@ -40,9 +40,15 @@ BULKY = ", ".join(part for part in FUZZED.split(", ") if not part.startswith(("c
 
 
 def by_spark(
-    spark: SparkSession, stream: Stream, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    spark: SparkSession,
+    stream: Stream,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    *,
+    through_a_function: bool = False,
 ) -> Chunk:
-    from kafka_assets.spark.chunks import fetch_records
+    from kafka_assets.spark.chunks import fetch_landed, plain_schema
+    from kafka_assets.spark.transformed import fetch_transformed
 
     rows = [(*one, AT, 0, [("trace", b"\xff"), ("none", None)]) for one in records_of(keys, values)]
 
@@ -51,7 +57,10 @@ def by_spark(
 
     key = SliceKey("orders", 1, 3, 0, len(values) + 5)
     piece = Piece("orders", 3, key.start, key.end, (key,))
-    return fetch_records([piece], read=read, stream=stream, transform=lambda records: records)
+    if not through_a_function:
+        return fetch_landed([piece], read=read, stream=stream).chunk
+    schema = plain_schema(stream)
+    return fetch_transformed([piece], read=read, stream=stream, transform=lambda records: records, schema=schema).chunk
 
 
 def live(stream: Stream, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Chunk:
@@ -60,8 +69,10 @@ def live(stream: Stream, keys: Sequence[bytes | None], values: Sequence[bytes | 
 
 def complaints(spark: SparkSession, stream: Stream, values: Sequence[bytes | None], **given: Any) -> list[str]:
     keys = given.get("keys") or [b"key"] * len(values)
-    theirs, ours = by_spark(spark, stream, keys, values), live(stream, keys, values)
-    return differences(theirs, ours, keys, values)
+    ours = live(stream, keys, values)
+    plain, made = (by_spark(spark, stream, keys, values, through_a_function=through) for through in (False, True))
+    assert plain.seen == made.seen
+    return [*differences(plain, ours, keys, values), *differences(made, ours, keys, values)]
 
 
 def differences(theirs: Chunk, ours: Chunk, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[str]:
@@ -89,7 +100,7 @@ def _rows(table: Any) -> dict[int, Any]:
 
 def _bad(records: Sequence[BadRecord]) -> dict[int, Any]:
     """Which reason is told where several hold, is not promised."""
-    return {one.offset: replace(one, reason="") for one in records}
+    return {one.offset: replace(one, reason="", code=None, field=None) for one in records}
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
@@ -42,7 +43,7 @@ def chunks(engine: Engine, *keys: SliceKey, wanted: Sequence[SliceKey] | None = 
         stream=stream, keys=keys, spark=unused, records=unused, transform=unused, code_version="", tags={}, run_id="",
         tell=unused, rows=source(engine, *keys),
     )  # fmt: skip
-    return list(landing.chunks({key: key.start for key in (keys if wanted is None else wanted)})())
+    return list(landing.chunks({key: key.start for key in (keys if wanted is None else wanted)}, pa.schema([]))())
 
 
 def test_chunks_are_bounded_and_each_row_is_counted_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +57,15 @@ def test_chunks_are_bounded_and_each_row_is_counted_once(engine: Engine, monkeyp
         ({first: 1, second: 4}, [4, 5, 6, 7, 8]),
         ({second: 0}, []),
     ]
+
+
+def test_chunks_of_wide_rows_are_bounded_by_their_bytes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    [key] = plan(engine, slices=[(0, 5)])
+    upstream(engine, key)
+    monkeypatch.setattr(committed_rows, "BATCH", 2)
+    monkeypatch.setattr(downstream, "CHUNK_BYTES", 1)
+    name = str(key)
+    assert chunks(engine, key) == [({name: 2}, [0, 1]), ({name: 2}, [2, 3]), ({name: 1}, [4]), ({name: 0}, [])]
 
 
 def test_what_another_run_committed_meanwhile_is_not_read(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
@@ -295,7 +296,7 @@ def test_of_many_whole_slices_spark_is_asked_for_the_columns_of_one(monkeypatch:
 def test_slices_that_another_run_has_committed_meanwhile_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = [SliceKey("orders", 1, 0, at, at + 5) for at in (0, 5)]
     monkeypatch.setattr(landings, "stream_chunks", lambda plan, fetch: plan)
-    [[piece]] = Landing(**landing([first, second])).chunks({second: 7})()
+    [[piece]] = Landing(**landing([first, second])).chunks({second: 7}, NO_COLUMNS)()
     assert (piece.slices, piece.start, piece.end) == ((second,), 7, 10)
 
 
@@ -323,6 +324,9 @@ def test_more_slices_than_a_statement_takes_values_land_in_one_run(engine: Engin
     assert scalar(engine, "select count(*) from kafka_publication where state = 'committed'") == 550
 
 
+NO_COLUMNS = pa.schema([])
+
+
 def landing(keys: list[SliceKey]) -> dict[str, Any]:
     return {
         "stream": stream_of(orders), "keys": tuple(keys), "spark": None, "records": Raising(GONE), "transform": None,
@@ -339,7 +343,7 @@ class Crafted(Landing):
     def schema(self, frame: Any) -> Any:
         return chunk_of(self.keys[0]).rows.schema
 
-    def chunks(self, read_from: Any) -> Any:
+    def chunks(self, read_from: Any, schema: Any) -> Any:
         def read() -> Any:
             for key in self.keys:
                 if key == self.bad:

@@ -33,8 +33,10 @@ def test_why_a_slice_failed_is_told_without_its_records_where_they_are_not_to_be
     engine: Engine, policy: Literal["fail", "quarantine"], quotes: bool
 ) -> None:
     [key] = plan(engine, slices=[(0, 9)])
-    bad = BadRecord(0, 3, "id: 'secret' does not fit BIGINT exactly", b"secret", b'{"id":"secret"}', (), None)
-    for examples, reason in (([bad], ""), ([], bad.reason)):
+    bad = BadRecord(
+        0, 3, "id: 'secret' does not fit BIGINT exactly", b"secret", b'{"id":"secret"}', (), None, "does_not_fit", "id"
+    )
+    for examples, reason in (([bad], ""), ([], "id: it is NaN, and not 'secret'")):
         with pytest.raises(SliceFailed) as failed:
             judge(key, Seen(read=200, bad=200), BadPolicy(policy, 0.0, quotes=quotes), examples=examples, reason=reason)
         assert ("secret" in f"{failed.value!r} {failed.value} {failed.value.bad}") == quotes

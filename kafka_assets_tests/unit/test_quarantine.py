@@ -34,8 +34,9 @@ def test_a_million_reasons_are_told_in_a_few_lines(engine: Engine) -> None:
     [key] = plan(engine, slices=[(0, 60)])
     chunk = chunk_of(key, bad=range(60))
     bad = [
-        replace(one, reason=f'{"id" if at % 3 else "amount"}: "{at}" does not fit BIGINT exactly')
+        replace(one, reason=f'{name}: "{at}" does not fit BIGINT exactly', code="does_not_fit", field=name)
         for at, one in enumerate(chunk.bad)
+        for name in ("id" if at % 3 else "amount",)
     ]
     Attempt(engine, [key]).claim().publish(replace(chunk, bad=tuple(bad)))
     found = quarantine_reasons(engine, assets=["orders"], limit=10)

@@ -1,0 +1,177 @@
+"""Records that land through a function of Spark DataFrames: of single records, or of one slice as a whole.
+
+The records are decoded once and kept in Spark: the function is asked for its rows, and the packets for all else. So
+a function that stops early (a limit, a join with nothing) leaves no record uncounted, one that uses its records twice
+does not read Kafka twice, and what is told of a record is told of the same bytes as its row was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import types as T  # noqa: N812
+
+from kafka_assets.decode.contract import Reason
+from kafka_assets.decode.names import HEADERS, VALUE
+from kafka_assets.decode.upserts import keyless
+from kafka_assets.errors import CountsDisagree, StreamError
+from kafka_assets.records import CARRIED, KEY, OFFSET, ORDINAL, PARTITION, TIMESTAMP, BadRecord, Chunk
+from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.chunks import Fetched, Opened, Read, Transform, added, slices_of, upsert_of
+from kafka_assets.spark.decode import beside, decode, good
+from kafka_assets.spark.reached import reached
+from kafka_assets.spark.result_size import let_through
+from kafka_assets.streams import Stream, Upsert
+
+
+def landed_columns(transformed: DataFrame, *, stream: Stream) -> DataFrame:
+    """What of the transform's result reaches the table; the record's own place must have survived."""
+    # A slice's rows are told apart by the slice's own place: what they carry of a record's is not theirs.
+    needed = {PARTITION, OFFSET} if stream.scope == "record" else set[str]()
+    if stream.upsert is not None:
+        needed |= {*stream.upsert.key, stream.upsert.order_by} - {"offset"}
+    missing = sorted(needed - set(transformed.columns))
+    if missing:
+        raise StreamError(
+            f"stream {stream.name!r}: the transform gives no {' and '.join(missing)}",
+            why="a row is identified by its record's partition and offset, and in mode upsert by its key and order_by",
+            cure="keep these columns: add them to your select",
+        )
+    return transformed.drop(*(name for name in (*CARRIED, PARTITION, OFFSET) if name not in needed))
+
+
+def check_key(landed: T.StructType, upsert: Upsert) -> None:
+    """Refuse a `kafka_key` that the transform made into something that no tombstone can be compared with."""
+    if KEY in upsert.key and landed[KEY].dataType not in (T.BinaryType(), T.StringType()):
+        raise StreamError(
+            f"the transform makes kafka_key a {landed[KEY].dataType.simpleString().upper()}, and it is the table's key",
+            why="a record that deletes carries it as bytes: it can stay so, or become text",
+            cure="leave it BINARY, or cast it to STRING; or give the key another name, and declare that",
+        )
+
+
+@reached()
+@let_through()
+def fetch_transformed(
+    pieces: Sequence[Piece],
+    *,
+    read: Read,
+    stream: Stream,
+    transform: Transform,
+    schema: pa.Schema,
+    room: int | None = None,
+) -> Fetched:
+    """A chunk under a transform that looks at each record by itself, and gives the columns of `schema`."""
+    slices = slices_of(pieces)
+    upsert = upsert_of(stream, schema)
+    with held(decode(read(pieces), stream, slices, upsert=upsert, room=room)) as kept:
+        told = Opened(beside(kept).toArrow(), slices, upsert=upsert)
+        rows = landed_columns(transform(good(kept)), stream=stream).toArrow()
+        chunk = told.chunk(rows)
+        if stream.upsert is not None:
+            chunk = _with_keys(chunk, kept, stream.upsert)
+    return Fetched(chunk, told.left(pieces))
+
+
+@reached()
+@let_through()
+def fetch_slice(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Fetched:
+    """A chunk that is one slice, all of it.
+
+    What is made of it comes to the publisher in one piece: it should be smaller than the slice, whose size `slices`
+    limits.
+    """
+    [piece] = pieces
+    [part] = piece.slices
+    with held(decode(read(pieces), stream, [part])) as kept:
+        told = Opened(beside(kept).toArrow(), [part])
+        rows = landed_columns(transform(good(kept)), stream=stream).toArrow()
+    return Fetched(told.chunk(placed(rows, part)))
+
+
+@contextmanager
+def held(records: DataFrame) -> Generator[DataFrame]:
+    """The records, held by Spark until the block ends.
+
+    What is lost with an executor is not read again: the query fails, and its slices are attempted again.
+    """
+    # A client of Spark Connect takes what is held for the active session's of the process, whoever asked (4.2.0):
+    # where a process has several, another one, which does not know it.
+    kept = records.localCheckpoint(eager=True)
+    session: Any = records.sparkSession
+    if kept.sparkSession is not session:
+        plan: Any = kept._plan  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
+        plan._spark_session = session
+        kept = type(kept)(plan, session)
+    try:
+        yield kept
+    finally:
+        # A Connect server is told by the client, once nobody has the frame any more; a classic session waits for the
+        # JVM's garbage collector.
+        java: Any = getattr(kept, "_jdf", None)
+        if java is not None:
+            java.queryExecution().logical().rdd().unpersist(False)
+
+
+def placed(rows: pa.Table, part: SliceKey) -> pa.Table:
+    """Rows at their slice's start, numbered. A replay may number them otherwise: it replaces all of them."""
+    count = rows.num_rows
+    places: dict[str, Any] = {
+        PARTITION: pa.repeat(pa.scalar(part.partition, pa.int32()), count),
+        OFFSET: pa.repeat(pa.scalar(part.start, pa.int64()), count),
+        ORDINAL: pa.array(range(count), pa.int64()),
+    }
+    for name, column in places.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def _with_keys(chunk: Chunk, kept: DataFrame, upsert: Upsert) -> Chunk:
+    """The chunk without the rows that have no key or order value: their records are bad."""
+    missing, reasons = keyless(chunk.rows, upsert.needed)
+    if not reasons:
+        return chunk
+    without = chunk.rows.filter(pa.array(missing)).select([PARTITION, OFFSET]).to_pydict()
+    why = dict(zip(zip(without[PARTITION], without[OFFSET], strict=True), reasons, strict=True))
+    bad = _records(kept, why)
+    if len(bad) < len(why):
+        raise CountsDisagree(
+            f"{len(why)} rows have no key or order, and {len(bad)} records stand where they say that theirs do",
+            why="the transform changed kafka_partition or kafka_offset",
+            cure="let both columns through as they come",
+        )
+    seen = added(chunk.seen, bad)
+    return replace(chunk, rows=chunk.rows.filter(pa.array(~missing)), seen=seen, bad=(*chunk.bad, *bad))
+
+
+def _records(kept: DataFrame, why: dict[tuple[int, int], Reason]) -> list[BadRecord]:
+    """The records at these places, as they were read."""
+    places = np.array(list(why), dtype=np.int64)
+    wanted = kept.sparkSession.createDataFrame(
+        pa.table({"_partition": pa.array(places[:, 0], pa.int32()), "_offset": pa.array(places[:, 1])})
+    )
+    same = (F.col(PARTITION) == F.col("_partition")) & (F.col(OFFSET) == F.col("_offset"))
+    found = kept.join(F.broadcast(wanted), same)
+    millis = F.unix_millis(TIMESTAMP).alias("timestamp")
+    rows = found.select(PARTITION, OFFSET, KEY, VALUE, HEADERS, millis).toArrow().to_pylist()
+    return [
+        BadRecord(
+            partition=row[PARTITION],
+            offset=row[OFFSET],
+            reason=(reason := why[row[PARTITION], row[OFFSET]]).words,
+            key=row[KEY],
+            value=row[VALUE],
+            headers=tuple((one["key"], one["value"]) for one in row[HEADERS] or ()),
+            timestamp=row["timestamp"],
+            code=reason.code,
+            field=reason.field or None,
+        )
+        for row in rows
+    ]

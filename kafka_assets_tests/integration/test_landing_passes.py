@@ -1,0 +1,73 @@
+"""All that becomes of a slice comes out of one read of Kafka: nothing is asked for again, and no chunk is too large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_assets.assets import landing as landings
+from kafka_assets.assets.resources import KafkaResource
+from kafka_assets.broker.produce import Record, produce
+from kafka_assets.records import Chunk
+from kafka_assets.slices import Piece
+from kafka_assets_tests.integration.project import Landing
+
+Declare = Callable[..., Landing]
+ROADS = pytest.mark.parametrize("transform", [None, lambda records: records], ids=["as they come", "by a function"])
+
+
+@ROADS
+def test_a_topic_that_is_compacted_right_after_it_was_read_lands_all_the_same(
+    landing: Declare, transform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = landing(transform=transform, mode="upsert", key=["id"], max_bad_ratio=1.0)
+    stream.topic()
+    given = [(b"1", b'{"id": 1}'), (b"1", None), (b"x", None), (b"2", b"{cut"), (b"3", b'{"id": 3, "note": "n"}')]
+    produce(stream.connection, stream.name, (Record(key=key, value=value, partition=0) for key, value in given))
+    reads: list[int] = []
+    read = KafkaResource.read
+
+    def compacted(self: KafkaResource, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
+        reads.append(1)
+        # The asset's function is given its records first, and nobody reads those.
+        return read(self, spark, pieces) if len(reads) <= 2 else read(self, spark, pieces).where("offset >= 4")
+
+    monkeypatch.setattr(KafkaResource, "read", compacted)
+    stream.land()
+    assert len(reads) == 2
+    assert stream.rows(f"select id, note from {stream.name}") == [(3, "n")]
+    kept = stream.rows("select kafka_offset, code, value from kafka_quarantine order by kafka_offset")
+    assert kept == [(2, "tombstone_key", None), (3, "not_json", b"{cut")]
+    books = "select records_read, landed, superseded, tombstoned, quarantined, holes from kafka_publication"
+    assert stream.rows(books) == [(5, 1, 1, 1, 2, 0)]
+
+
+@ROADS
+def test_chunks_of_large_records_are_bounded_by_their_bytes(
+    landing: Declare, transform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, room = 100_000, 1 << 20
+    stream = landing(transform=transform)
+    stream.topic(partitions=2)
+    for partition in range(2):
+        values = (b'{"id": %d, "note": "%s"}' % (number, b"x" * size) for number in range(30))
+        stream.produce(*values, partition=partition)
+    chunks: list[int] = []
+    stream_chunks = landings.stream_chunks
+
+    def watched(*given: Any) -> Iterator[Chunk]:
+        for chunk in stream_chunks(*given):
+            chunks.append(sum(part.bytes_read for part in chunk.seen.values()))
+            assert chunk.rows.nbytes < room + 2 * size
+            yield chunk
+
+    monkeypatch.setattr(landings, "CHUNK_BYTES", room)
+    monkeypatch.setattr(landings, "stream_chunks", watched)
+    stream.land()
+    assert len(chunks) > 4 and max(chunks) <= room
+    held = f"select kafka_partition, kafka_offset, id, length(note) from {stream.name} order by 1, 2"
+    assert stream.rows(held) == [(part, at, at, size) for part in range(2) for at in range(30)]
+    assert stream.rows("select sum(records_read), sum(landed), sum(holes) from kafka_publication") == [(60, 60, 0)]

@@ -1,0 +1,196 @@
+"""One pass over records gives all that becomes of them, and stops where there is no more room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafka_assets.decode import batches, packets
+from kafka_assets.decode.records import HEADER_TYPE
+from kafka_assets.records import BadRecord, Chunk, Seen
+from kafka_assets.schema import declared
+from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.chunks import Fetched, Opened, plain_schema, slices_of, stream_chunks, upsert_of
+from kafka_assets.streams import Stream, declare
+
+APPEND = declare(name="orders", topic="orders", target="orders", schema="id BIGINT, note STRING")
+SLICES = [SliceKey("orders", 1, 0, 0, 3), SliceKey("orders", 1, 0, 3, 10)]
+Given = tuple[bytes | None, bytes | None]
+"""A record's key and value."""
+
+
+def raw(records: Sequence[Given], *, first: int = 0, partition: int = 0, stamps: Sequence[int | None] = ()) -> Any:
+    """Records as the source gives them; each one's fingerprint is a bit of its own."""
+    count = len(records)
+    offsets = list(range(first, first + count))
+    return pa.record_batch({
+        "key": pa.array([key for key, _ in records], pa.binary()),
+        "value": pa.array([value for _, value in records], pa.binary()),
+        "headers": pa.array([[{"key": "h", "value": b"\xff"}]] * count, HEADER_TYPE),
+        "partition": pa.array([partition] * count, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestampType": pa.array([0] * count, pa.int32()),
+        "timestamp": pa.array(list(stamps) or [1000 + at for at in offsets], pa.int64()),
+        "fingerprint": pa.array([1 << at % 60 for at in offsets], pa.int64()),
+    })  # fmt: skip
+
+
+def passed(
+    stream: Stream, *tasks: Sequence[Any], slices: Sequence[SliceKey] = SLICES, room: int | None = None
+) -> Opened:
+    """What tasks, each with its batches, give together."""
+    schema = plain_schema(stream)
+    upsert = upsert_of(stream, schema)
+    carried = [name for name in schema.names if name.startswith("kafka_")]
+    places = [(one.partition, one.start, one.end) for one in slices]
+    made = [
+        batch
+        for task in tasks
+        for batch in batches.landed(
+            task, declared(stream.schema_, stream.format), stream.format, carried, places, upsert, room
+        )
+    ]
+    return Opened(pa.Table.from_batches(made, schema=packets.PACKETS), slices, rows=schema, upsert=upsert)
+
+
+def note(number: int, size: int = 1) -> Given:
+    return b"k%d" % number, b'{"id":%d,"note":"%s"}' % (number, b"x" * size)
+
+
+def test_rows_bad_records_and_counts_come_out_of_one_pass() -> None:
+    given = [note(0), note(1), (b"k", b'{"id":"x"}'), note(3), (None, None)]
+    chunk = passed(APPEND, [raw(given[:4]), raw(given[4:], first=4)]).chunk()
+    assert chunk.rows.to_pydict() == {
+        "id": [0, 1, 3], "note": ["x"] * 3, "kafka_partition": [0] * 3, "kafka_offset": [0, 1, 3],
+    }  # fmt: skip
+    headers = (("h", b"\xff"),)
+    assert chunk.bad == (
+        BadRecord(
+            0, 2, 'id: "x" does not fit BIGINT exactly', b"k", b'{"id":"x"}', headers, 1002, "does_not_fit", "id"
+        ),
+        BadRecord(0, 4, "the value is null (a tombstone)", None, None, headers, 1004, "tombstone"),
+    )
+    sizes = [len(key or b"") + len(value or b"") for key, value in given]
+    assert chunk.seen == {
+        SLICES[0]: Seen(3, 1, 0, sum(sizes[:3]), 1000, 1002, 0b111),
+        SLICES[1]: Seen(2, 1, 0, sum(sizes[3:]), 1003, 1004, 0b11000),
+    }
+    assert chunk.deletes is None
+
+
+def test_a_function_s_road_gives_the_same_beside_its_rows() -> None:
+    given = [raw([note(0), (b"k", b"{"), note(2)])]
+    places = [(one.partition, one.start, one.end) for one in SLICES]
+    made = pa.Table.from_batches(
+        list(batches.decoded(given, declared(APPEND.schema_, "json"), "json", ["kafka_offset"], places, None, None))
+    )
+    rows = made.filter(pa.compute.is_null(made.column(packets.KIND)))
+    assert rows.select(["id", "kafka_offset"]).to_pydict() == {"id": [0, 2], "kafka_offset": [0, 2]}
+    told = made.filter(pa.compute.is_valid(made.column(packets.KIND))).select(packets.PACKETS.names)
+    opened, plain = Opened(told, SLICES), passed(APPEND, given)
+    assert (opened.seen(), opened.bad()) == (plain.seen(), plain.bad())
+
+
+def test_a_slice_without_records_is_counted_as_that() -> None:
+    assert passed(APPEND, []).chunk().seen == dict.fromkeys(SLICES, Seen(fingerprint=0))
+
+
+@pytest.mark.parametrize("order_by", ["offset", "kafka_timestamp"])
+def test_records_that_delete_and_rows_without_a_key_are_told_apart(order_by: str) -> None:
+    stream = declare(
+        name="orders", topic="orders", target="orders", schema="id BIGINT", mode="upsert", key=["id"], order_by=order_by
+    )
+    given: list[Given] = [(b"1", b'{"id":1}'), (b"1", None), (b"x", None), (b"k", b"{}"), (None, None), (b"7", None)]
+    stamps = [1, 2, 3, 4, 5, None]
+    chunk = passed(stream, [raw(given, stamps=stamps)]).chunk()
+    assert chunk.rows.column("id").to_pylist() == [1]
+    timed = order_by == "kafka_timestamp"
+    assert chunk.deletes is not None
+    assert chunk.deletes.select(["id", "kafka_offset"]).to_pydict() == (
+        {"id": [1], "kafka_offset": [1]} if timed else {"id": [1, 7], "kafka_offset": [1, 5]}
+    )
+    assert ("kafka_timestamp" in chunk.deletes.column_names) == timed
+    bad = {one.offset: (one.code, one.field) for one in chunk.bad}
+    assert bad.pop(5, None) == (("tombstone_key", None) if timed else None)
+    assert bad == {2: ("tombstone_key", None), 3: ("no_key", "id"), 4: ("tombstone_key", None)}
+    seen = sum(chunk.seen.values(), Seen())
+    assert (seen.read, seen.bad, seen.deleted) == (6, 3 + timed, 2 - timed)
+
+
+def test_a_timestamp_past_every_calendar_is_a_number_on_its_way() -> None:
+    far = 9_000_000_000_000_000
+    chunk = passed(APPEND, [raw([(b"k", b"{")], stamps=[far])]).chunk()
+    assert [one.timestamp for one in chunk.bad] == [far]
+    assert chunk.seen[SLICES[0]].last_timestamp == far
+
+
+def test_large_rows_travel_in_packets_that_are_bounded() -> None:
+    size = packets.PACKET_BYTES // 3
+    found = passed(APPEND, [raw([note(at, size) for at in range(10)])])
+    assert len(found._of[packets.ROWS]) >= 3  # pyright: ignore[reportPrivateUsage]
+    assert found.chunk().rows.column("id").to_pylist() == list(range(10))
+
+
+PIECES = [Piece("orders", 0, 0, 10, tuple(SLICES))]
+
+
+def test_a_task_stops_at_the_record_that_no_room_is_left_for() -> None:
+    given = [note(at, 100) for at in range(10)]
+    room = 3 * len(b"".join(part for part in given[0] if part)) + 50
+    found = passed(APPEND, [raw(given[:2]), raw(given[2:], first=2)], room=room)
+    assert found.chunk().rows.column("kafka_offset").to_pylist() == [0, 1, 2]
+    assert found.left(PIECES) == [[Piece("orders", 0, 3, 10, (SLICES[1],))]]
+
+
+def test_a_record_that_is_larger_than_the_room_is_read_all_the_same() -> None:
+    found = passed(APPEND, [raw([note(0, 1000), note(1, 1000)])], room=10)
+    assert found.chunk().rows.column("kafka_offset").to_pylist() == [0]
+    assert found.left(PIECES) == [[Piece("orders", 0, 1, 10, tuple(SLICES))]]
+
+
+def test_what_is_made_of_records_takes_room_too() -> None:
+    wide = declare(
+        name="orders", topic="orders", target="orders", schema=", ".join(f"c{at} BIGINT" for at in range(200))
+    )
+    found = passed(wide, [raw([(None, b"{}")] * 5), raw([(None, b"{}")] * 5, first=5)], room=2_000)
+    assert found.chunk().rows.num_rows == 5
+
+
+def test_nothing_is_left_where_every_task_came_to_its_end() -> None:
+    found = passed(APPEND, [raw([note(0)])], [raw([note(7)], first=7)], room=1 << 20)
+    assert found.left(PIECES) == []
+
+
+def test_what_several_tasks_left_is_each_read_once() -> None:
+    other = SliceKey("orders", 1, 1, 0, 10)
+    pieces = [*PIECES, Piece("orders", 1, 0, 10, (other,))]
+    given = [note(at, 100) for at in range(4)]
+    found = passed(
+        APPEND,
+        [raw(given)],
+        [raw(given, first=5)],
+        [raw(given, partition=1)],
+        slices=slices_of(pieces),
+        room=len(b"".join(part for part in given[0] if part)) + 5,
+    )
+    assert found.left(pieces) == [
+        [Piece("orders", 0, 1, 5, tuple(SLICES)), Piece("orders", 1, 1, 10, (other,))],
+        [Piece("orders", 0, 6, 10, (SLICES[1],))],
+    ]
+
+
+def test_what_a_chunk_leaves_is_read_next_and_nothing_twice() -> None:
+    def fetch(pieces: Sequence[Piece]) -> Fetched:
+        [piece] = pieces
+        cut = min(piece.end, piece.start + 3)
+        chunk = Chunk(pa.table({"offset": list(range(piece.start, cut))}), {})
+        return Fetched(chunk, [] if cut == piece.end else [[replace(piece, start=cut)]])
+
+    plan = [[Piece("orders", 0, 0, 10, ())], [Piece("orders", 0, 10, 12, ())]]
+    found = [chunk.rows.column("offset").to_pylist() for chunk in stream_chunks(plan, fetch)]
+    assert sorted(offset for part in found for offset in part) == list(range(12))
+    assert max(map(len, found)) == 3
