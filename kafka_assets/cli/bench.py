@@ -237,7 +237,7 @@ def run_(
     ] = 3,
     mode: Annotated[
         Literal["append", "upsert"],
-        typer.Option(help="append: beside loops written by hand and others; upsert: beside the same, appended."),
+        typer.Option(help="append: beside loops written by hand and others; upsert: of ids that come twice."),
     ] = "append",
     as_json: AsJson = False,
 ) -> None:

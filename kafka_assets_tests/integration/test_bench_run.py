@@ -72,8 +72,19 @@ def test_every_road_to_a_server_lands_the_same_records(
 
 
 @pytest.mark.campaign
-def test_an_upsert_stands_beside_the_same_appended(settings: Settings, services_folder: Path) -> None:
-    asked = Asked(RECORDS, "plain", rounds=1, mode="upsert", warm_ups=0)
-    found = measured(settings, settings.database_url, asked, state=services_folder)
+@pytest.mark.parametrize(
+    ("database", "by_hand"),
+    [
+        ("sqlite", "msgspec + executemany, replacing, 1 process"),
+        ("postgresql", "msgspec + COPY BINARY + ON CONFLICT, 2 processes"),
+        ("mariadb", "msgspec + executemany, replacing, 2 processes"),
+    ],
+)
+def test_an_upsert_stands_beside_the_same_appended_and_loops_that_replace(
+    database: str, by_hand: str, settings: Settings, services_folder: Path, request: pytest.FixtureRequest
+) -> None:
+    url = settings.database_url if database == "sqlite" else request.getfixturevalue(f"{database}_url")
+    asked = Asked(RECORDS, "decimals", rounds=1, mode="upsert", warm_ups=0)
+    found = measured(settings, url, asked, state=services_folder)
     for clock in ("publish clock", "whole command"):
-        assert beside(found, f"Spark road, upsert: {clock}") == {f"Spark road: {clock}"}
+        assert {f"Spark road: {clock}", by_hand} <= beside(found, f"Spark road, upsert: {clock}")

@@ -18,7 +18,10 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 
 from kafka_assets.audit.bulk import bulk_limit
+from kafka_assets.broker.connection import Connection
 from kafka_assets.decode.decoder import decoder
+from kafka_assets.errors import CountsDisagree
+from kafka_assets.lab.bench.course import Course, Landing
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target
 from kafka_assets.lab.bench.packed_rows import PACKERS, numeric
 from kafka_assets.lab.bench.record_shapes import PARTITIONS, SHAPES, Produced, Shape, produced
@@ -199,14 +202,30 @@ def test_a_loop_leaves_in_the_table_what_was_produced(shape: Shape, loop: str, e
     assert of_produced(records).differences(of_table(engine, "landed", shape, places=True)) == []
 
 
-def _loop(engine: Engine, records: Produced, loop: str) -> None:
+def _loop(engine: Engine, records: Produced, loop: str, *, table: str = "landed") -> None:
     places = ((one.value, number % PARTITIONS, number // PARTITIONS) for number, one in enumerate(_all(records)))
     with engine.connect() as connection, connection.begin():
-        LOOPS[loop](connection, Target("landed", records.shape), [Message(*place) for place in places])
+        LOOPS[loop](connection, Target(table, records.shape), [Message(*place) for place in places])
 
 
 def _all(records: Produced) -> list[Any]:
     return [one for chunk in records.messages() for one in chunk]
+
+
+@shapes
+def test_a_loop_that_replaces_leaves_the_last_record_of_each_id(shape: Shape, engine: Engine) -> None:
+    records = produced(shape.name, RECORDS, upsert=True)
+    expected = of_produced(records, upsert=True)
+    course = Course(Connection("nowhere:1"), engine, "orders", records, of_produced(records))
+    table = course.keyed_table()
+    _loop(engine, records, "msgspec + executemany, replacing", table=table)
+    course.finish(Landing(table, {}, expected), road="replacing")
+    again = course.keyed_table()
+    _loop(engine, records, "msgspec + executemany, replacing", table=again)
+    with write(engine) as connection:
+        connection.execute(text(f"DELETE FROM {again} WHERE id = 7"))
+    with pytest.raises(CountsDisagree, match="rows is 499, and should be 500"):
+        course.finish(Landing(again, {}, expected), road="replacing")
 
 
 @shapes

@@ -18,6 +18,8 @@ from kafka_assets.lab.bench.record_shapes import CHUNK, PARTITIONS, Produced
 from kafka_assets.lab.bench.table_content import Content, of_produced, of_table
 from kafka_assets.ledger.engine import write
 from kafka_assets.live.decode import Decoder
+from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.streams import declare
@@ -51,6 +53,18 @@ class Course:
         stream = declare(name=name, topic=self.topic, target=name, schema=self.records.shape.schema)
         schema = Decoder(stream).schema
         return ensure_table(self.engine, road_for(self.engine), name=name, asset=name, schema=schema)
+
+    def keyed_table(self) -> str:
+        """A new table whose key is the id, as somebody makes it by hand."""
+        name, road = new_name(), road_for(self.engine)
+        kinds = {one.name: one.type for one in fields_of(declared(self.records.shape.schema, "json"))}
+        columns = [f"{SOURCE} BIGINT", f"{PARTITION} INTEGER", f"{OFFSET} BIGINT"]
+        columns += [f"{column} {road.column_type(kind)}" for column, kind in kinds.items()]
+        with write(self.engine) as connection:
+            connection.exec_driver_sql(
+                f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY (id)){road.table_options}"
+            )
+        return name
 
     def finish(self, landing: Landing, *, road: str) -> None:
         """See that the table has what was produced, and drop it; CountsDisagree where it has something else."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kafka_assets.lab.bench.child_processes import together
 from kafka_assets.lab.bench.course import Course, Landing, with_offsets
 from kafka_assets.lab.bench.record_shapes import PARTITIONS
+from kafka_assets.lab.bench.table_content import Content
 from kafka_assets.live.limits import Limits
 
 
@@ -30,13 +31,19 @@ def hand_roads(dialect: str) -> list[Road]:
     return [Road("json + executemany", 1), *(Road(by, count) for by in fast for count in (1, 2))]
 
 
-def landed_by_loops(course: Course, road: Road, *, batch: int | None = None) -> Landing:
+def replacing_roads(dialect: str) -> list[Road]:
+    """The same for a table in which of each id the last record stands."""
+    by = "msgspec + COPY BINARY + ON CONFLICT" if dialect == "postgresql" else "msgspec + executemany, replacing"
+    return [Road(by, count) for count in ((1,) if dialect == "sqlite" else (1, 2))]
+
+
+def landed_by_loops(course: Course, road: Road, *, batch: int | None = None, merged: Content | None = None) -> Landing:
     """Land the topic by this road into a table of its own: seconds from the first record to the last commit.
 
-    `batch`: live mode's most records in one commit; else its own.
+    `batch`: live mode's most records in one commit; else its own. `merged`: what a road that replaces must leave.
     """
     connection, records = course.connection, course.records
-    table = course.empty_table().name
+    table = course.empty_table().name if merged is None else course.keyed_table()
     with_offsets(course.engine, table)
     holds = [records.in_partition(partition) for partition in range(PARTITIONS)]
     job = {
@@ -48,4 +55,4 @@ def landed_by_loops(course: Course, road: Road, *, batch: int | None = None) -> 
     times = together(
         [{**job, "partitions": share, "records": sum(holds[partition] for partition in share)} for share in shares]
     )
-    return Landing(table, {"": max(last for _, last in times) - min(first for first, _ in times)})
+    return Landing(table, {"": max(last for _, last in times) - min(first for first, _ in times)}, merged)

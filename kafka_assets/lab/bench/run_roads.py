@@ -17,12 +17,12 @@ from kafka_assets.audit.bulk import bulk_limit, means_of
 from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.broker.connection import Connection
 from kafka_assets.lab.bench.course import Course, Landing, course
-from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops
+from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops, replacing_roads
 from kafka_assets.lab.bench.record_shapes import produced
 from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.spark_road import COMMAND, PUBLISH, SparkRoad
 from kafka_assets.lab.bench.streaming_road import DIALECT, StreamingRoad, streaming_road
-from kafka_assets.lab.bench.table_content import of_produced
+from kafka_assets.lab.bench.table_content import Content, of_produced
 from kafka_assets.lab.bench.usage import Meter
 from kafka_assets.settings import Settings
 from kafka_assets.sinks.road import road_for
@@ -44,13 +44,14 @@ class HandRoad:
     """A loop written by hand: from its first record to its last commit."""
 
     road: Road
+    merged: Content | None = None
 
     @property
     def name(self) -> str:
         return self.road.name
 
     def land(self, course: Course) -> Landing:
-        return landed_by_loops(course, self.road)
+        return landed_by_loops(course, self.road, merged=self.merged)
 
 
 @dataclass(frozen=True)
@@ -121,25 +122,27 @@ def _roads(settings: Settings, engine: Engine, asked: Asked, streams: StreamingR
     """What the Spark road stands beside comes before it."""
     if asked.mode == "upsert":
         merged = of_produced(produced(asked.shape, asked.records, upsert=True), upsert=True)
-        return [SparkRoad(settings), SparkRoad(settings, merged=merged)]
+        by_hand = [HandRoad(road, merged) for road in replacing_roads(engine.dialect.name)]
+        return [*by_hand, SparkRoad(settings), SparkRoad(settings, merged=merged)]
     by_hand = hand_roads(engine.dialect.name)
     fastest = [HandRoad(road) for road in by_hand if road.by == by_hand[-1].by]
     return [*fastest, BulkLimit(engine.dialect.name), *([] if streams is None else [streams]), SparkRoad(settings)]
 
 
 def _rival(roads: Sequence[Lander]) -> str:
-    """The road beside which costs stand: the loop of the most processes; for an upsert, the same road appending."""
-    by_hand = [road.name for road in roads if isinstance(road, HandRoad)]
-    return by_hand[-1] if by_hand else roads[0].name
+    """The road beside which costs stand: the loop of the most processes."""
+    return [road.name for road in roads if isinstance(road, HandRoad)][-1]
 
 
 def _against(roads: Sequence[Lander]) -> dict[str, list[str]]:
     """Beside which figures those of the Spark road stand."""
-    clocks = (PUBLISH, COMMAND)
-    if not any(isinstance(road, HandRoad) for road in roads):
-        appended, merged = roads
-        return {f"{merged.name}: {clock}": [f"{appended.name}: {clock}"] for clock in clocks}
-    return {f"{roads[-1].name}: {clock}": [road.name for road in reversed(roads[:-1])] for clock in clocks}
+    *others, measured = roads
+    return {
+        f"{measured.name}: {clock}": [
+            f"{road.name}: {clock}" if isinstance(road, SparkRoad) else road.name for road in reversed(others)
+        ]
+        for clock in (PUBLISH, COMMAND)
+    }
 
 
 def _services(state: Path) -> dict[str, list[int]]:
