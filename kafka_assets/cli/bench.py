@@ -246,11 +246,12 @@ def run_(
     Broker, Spark and database are started in a folder of their own, and ended. What each road landed is compared with
     what was produced.
     """
-    from kafka_assets.lab.bench.run_roads import Asked, bench_run
+    from kafka_assets.lab.bench.run_roads import Asked, bench_run, machine_load
     from kafka_assets.lab.ending import put_back
     from kafka_assets.services import local_services
     from kafka_assets.settings import Settings
 
+    before = machine_load()
     asked = Asked(records=records, shape=record, rounds=rounds, mode=mode)
     said = err.status("starting a broker, Spark and a database")
     with said as status, local_services() as services, put_back(services.stop):
@@ -264,7 +265,7 @@ def run_(
             database_url=url,
             spark_remote=services.spark_remote,
         )
-        figures = bench_run(settings, url, asked, state=services.folder, say=status.update)
+        figures = bench_run(settings, url, asked, state=services.folder, before=before, say=status.update)
     if as_json:
         print_json([asdict(figure) for figure in figures])
         return

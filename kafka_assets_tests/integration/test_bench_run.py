@@ -11,7 +11,7 @@ import pytest
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.topics import topic_names
-from kafka_assets.lab.bench.run_roads import Asked, bench_run
+from kafka_assets.lab.bench.run_roads import Asked, bench_run, machine_load
 from kafka_assets.settings import Settings
 
 RECORDS = 3_001
@@ -29,7 +29,7 @@ def settings(tmp_path: Path, broker: str, spark_remote: str) -> Settings:
 
 
 def measured(settings: Settings, url: str, asked: Asked, *, state: Path) -> list[dict[str, Any]]:
-    figures = bench_run(settings, url, asked, state=state)
+    figures = bench_run(settings, url, asked, state=state, before=machine_load())
     found: list[dict[str, Any]] = json.loads(json.dumps([asdict(figure) for figure in figures]))
     for one in found:
         assert set(one) == {"name", "value", "unit", "against", "ratio"}

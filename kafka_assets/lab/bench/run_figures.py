@@ -35,7 +35,7 @@ class RoadLaps:
 
 @dataclass(frozen=True)
 class Load:
-    """The machine's load averages (1 and 5 minutes) when the first road began, and when the last had ended."""
+    """The machine's load averages (1 and 5 minutes) before anything was started, and when the last road had ended."""
 
     before: tuple[float, float]
     after: tuple[float, float]

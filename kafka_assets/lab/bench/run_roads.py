@@ -31,7 +31,7 @@ Mode = Literal["append", "upsert"]
 
 
 class Lander(Protocol):
-    """A road: lands the topic in an empty table, compares what is there, and tells seconds by clock."""
+    """A road: lands the topic in an empty table, and tells its seconds by clock."""
 
     @property
     def name(self) -> str: ...
@@ -82,13 +82,24 @@ class Asked:
     """Rounds before those that count: the first job of a Spark session takes seconds more than the second."""
 
 
+def machine_load() -> tuple[float, float]:
+    """The load averages of the last minute and of the last five."""
+    return os.getloadavg()[:2]
+
+
 def bench_run(
-    settings: Settings, url: str, asked: Asked, *, state: Path, say: Callable[[str], None] = lambda what: None
+    settings: Settings,
+    url: str,
+    asked: Asked,
+    *,
+    state: Path,
+    before: tuple[float, float],
+    say: Callable[[str], None] = lambda what: None,
 ) -> list[Figure]:
     """Land the same topic by every road, to warm up and then `rounds` times in turns; in a scratch ledger.
 
     `settings` name the broker and Spark, and the folder in which a project is made for the Spark road. `state` is the
-    folder of the services whose processor time is told.
+    folder of the services whose processor time is told, `before` the machine's load before they were started.
     CountsDisagree where a road landed anything else than was produced.
     """
     with ExitStack() as stack:
@@ -99,7 +110,6 @@ def bench_run(
         meter = Meter(_services(state))
         records = produced(asked.shape, asked.records, upsert=asked.mode == "upsert")
         here = stack.enter_context(course(Connection.of(settings), engine, records, say=say))
-        before = os.getloadavg()
         for number in range(1 - asked.warm_ups, asked.rounds + 1):
             for road in roads if number % 2 else reversed(roads):
                 said = f"round {number} of {asked.rounds}" if number > 0 else "warming up"
@@ -109,7 +119,7 @@ def bench_run(
                 here.finish(landing, road=road.name)
                 if number > 0:
                     laps[road.name].add(landing.seconds, usage)
-        load = Load(before[:2], os.getloadavg()[:2])
+        load = Load(before, machine_load())
     rival = _rival(roads)
     return figures_of(list(laps.values()), records=asked.records, against=_against(roads), rival=rival, load=load)
 
