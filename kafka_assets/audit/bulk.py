@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine
 from kafka_assets.errors import CountsDisagree
 from kafka_assets.ledger.engine import write
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
+from kafka_assets.sinks.copy_binary import HEAD, TAIL, binary
 from kafka_assets.sinks.lines import MAX_ROWS, Spelling, lines
 from kafka_assets.sinks.parts import filled
 from kafka_assets.sinks.road import Road, Table, driver_errors
@@ -34,9 +35,15 @@ Prepare = Callable[[Road, Table, pa.Table], Iterator[tuple[int, Send]]]
 _SPELLING = Spelling(true="1", false="0", bytes_prefix="", widens_floats=False)
 
 
-def bulk_limit(engine: Engine, road: Road, table: Table, chunks: Iterator[pa.Table]) -> tuple[str, float]:
-    """Send these rows into an empty table: by which means, and the seconds that the database took, COMMIT included."""
-    means, prepare = _MEANS[engine.dialect.name]
+def means_of(dialect: str) -> str:
+    """By which means rows are sent to a database of this dialect."""
+    means, _ = _MEANS[dialect]
+    return means
+
+
+def bulk_limit(engine: Engine, road: Road, table: Table, chunks: Iterator[pa.Table]) -> float:
+    """Send these rows into an empty table: the seconds that the database took, COMMIT included."""
+    _, prepare = _MEANS[engine.dialect.name]
     seconds = 0.0
     with write(engine) as connection:
         for rows in chunks:
@@ -51,7 +58,7 @@ def bulk_limit(engine: Engine, road: Road, table: Table, chunks: Iterator[pa.Tab
                         cure="please report this, with the database's version",
                     )
         began = time.perf_counter()
-    return means, seconds + time.perf_counter() - began
+    return seconds + time.perf_counter() - began
 
 
 def _tuples(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
@@ -70,8 +77,8 @@ def _tuples(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Sen
 
 def _copy(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
     names = (PARTITION, OFFSET, *table.columns)
-    statement = f"COPY {road.quoted(table.name)} ({_listed(road, names)}) FROM STDIN"
-    prepared = [part for part, _ in lines(rows, names, first=1, spelling=_SPELLING)]
+    statement = f"COPY {road.quoted(table.name)} ({_listed(road, names)}) FROM STDIN (FORMAT BINARY)"
+    prepared = [HEAD, *binary(rows, names, first=1), TAIL]
 
     def send(connection: Connection) -> int:
         raw = cast("Any", connection.connection.driver_connection)
@@ -109,7 +116,7 @@ def _listed(road: Road, names: tuple[str, ...]) -> str:
 
 _MEANS: dict[str, tuple[str, Prepare]] = {
     "sqlite": ("executemany of prebuilt tuples", _tuples),
-    "postgresql": ("COPY of a prebuilt buffer", _copy),
+    "postgresql": ("COPY BINARY of a prebuilt buffer", _copy),
     "mariadb": ("LOAD DATA of a prebuilt buffer", _load),
     "mysql": ("LOAD DATA of a prebuilt buffer", _load),
 }

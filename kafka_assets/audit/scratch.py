@@ -15,6 +15,8 @@ from kafka_assets.errors import SettingsError
 from kafka_assets.ledger.engine import make_engine, parse_url, shown
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.trouble import lost, refused_connection
+from kafka_assets.settings import PREFIX as SETTING
+from kafka_assets.settings import Settings
 
 PREFIX = "kafka_assets_scratch_"
 
@@ -31,6 +33,23 @@ def scratch_ledger(url: str) -> Generator[Engine]:
             yield engine
         finally:
             engine.dispose()
+
+
+def scratch_environment(settings: Settings, engine: Engine, folder: Path) -> dict[str, str]:
+    """The settings of a project in this folder, as an environment: it stands above whatever is set around us.
+
+    Its streams are declared in `defs/`, its ledger is this one; broker and Spark are those of the settings.
+    """
+    named = {
+        "HOME": str(folder),
+        "STREAMS": str(folder / "defs"),
+        "BOOTSTRAP_SERVERS": settings.require_broker(),
+        "DATABASE_URL": engine.url.render_as_string(hide_password=False),
+        "SPARK_REMOTE": settings.spark_remote or "",
+        "SPARK_MASTER": settings.spark_master or "",
+    }
+    named |= {f"KAFKA__{name.upper().replace('.', '_')}": value for name, value in settings.kafka.items()}
+    return {SETTING + name: value for name, value in named.items()}
 
 
 @contextmanager

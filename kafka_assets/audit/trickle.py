@@ -22,7 +22,7 @@ from kafka_assets import devstack
 from kafka_assets.audit.latency import Way
 from kafka_assets.audit.runs import Told, told_of
 from kafka_assets.audit.scratch import PREFIX as SCRATCH
-from kafka_assets.audit.scratch import scratch_ledger
+from kafka_assets.audit.scratch import scratch_environment, scratch_ledger
 from kafka_assets.audit.standing import failures
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, produce
@@ -33,7 +33,7 @@ from kafka_assets.errors import Permanent
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.claims import LEASE_MS
 from kafka_assets.ledger.engine import read
-from kafka_assets.settings import PREFIX, STATE, Settings
+from kafka_assets.settings import STATE, Settings
 
 ASSET = "trickle"
 SERVICE = "dagster"
@@ -160,27 +160,13 @@ def trickling(settings: Settings, url: str, *, max_delay: str, say: Callable[[st
         (folder / "defs").mkdir()
         declared = STREAM.format(asset=ASSET, topic=topic, max_delay=max_delay)
         (folder / "defs" / "trickle.yaml").write_text(declared, encoding="utf-8")
-        stack.enter_context(_environment(_project(settings, engine, folder)))
+        stack.enter_context(_environment(scratch_environment(settings, engine, folder)))
         state = folder / STATE
         stack.callback(devstack.down, state)  # also what was only about to start
         say("starting a Dagster of its own")
         running = devstack.up(state, [SERVICE])
         [service] = running.services
         yield Trickle(topic, connection, engine, running.urls[SERVICE], service.log)
-
-
-def _project(settings: Settings, engine: Engine, folder: Path) -> dict[str, str]:
-    """The settings of the scratch project, as an environment: it stands above whatever is set around us."""
-    named = {
-        "HOME": str(folder),
-        "STREAMS": str(folder / "defs"),
-        "BOOTSTRAP_SERVERS": settings.require_broker(),
-        "DATABASE_URL": engine.url.render_as_string(hide_password=False),
-        "SPARK_REMOTE": settings.spark_remote or "",
-        "SPARK_MASTER": settings.spark_master or "",
-    }
-    named |= {f"KAFKA__{name.upper().replace('.', '_')}": value for name, value in settings.kafka.items()}
-    return {PREFIX + name: value for name, value in named.items()}
 
 
 @contextmanager

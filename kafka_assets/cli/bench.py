@@ -7,13 +7,18 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from kafka_assets.cli.asking import AsJson, Database
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.settings import load_settings
+
+Shape = Annotated[
+    Literal["plain", "decimals", "wide"],
+    typer.Option("--record", help="200 bytes of JSON; the same with DECIMAL(12,2) and two times; 40 fields."),
+]
 
 bench = typer.Typer(help="Benchmarks: each figure beside its limit, measured in the same run.", no_args_is_help=True)
 
@@ -184,19 +189,26 @@ def live_(
     batch_records: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="Live mode's most records in one commit; else its own.")
     ] = None,
+    record: Shape = "plain",
     as_json: AsJson = False,
 ) -> None:
     """Land a topic live, and by loops written by hand; in a scratch topic and a scratch database."""
     from kafka_assets.audit.bench import Figure, database_url
     from kafka_assets.audit.scratch import scratch_ledger
     from kafka_assets.broker.connection import Connection
-    from kafka_assets.live.bench import bench_live
+    from kafka_assets.lab.bench.live_roads import bench_live
 
     settings = load_settings()
     url = database_url(settings, database)
     with err.status("preparing") as status, scratch_ledger(url) as engine:
         measured = bench_live(
-            Connection.of(settings), engine, records=records, rounds=rounds, batch=batch_records, say=status.update
+            Connection.of(settings),
+            engine,
+            records=records,
+            rounds=rounds,
+            shape=record,
+            batch=batch_records,
+            say=status.update,
         )
     figures: list[Figure] = []
     for road in measured.rates:
@@ -209,3 +221,53 @@ def live_(
     rows = [{**asdict(figure), "value": int(figure.value)} for figure in figures]
     title = f"{records:,} records, medians of {rounds} rounds"
     print_table(("name", "value", "unit", "ratio", "against"), rows, title=title)
+
+
+@bench.command("run")
+def run_(
+    database: Annotated[
+        Literal["sqlite", "postgresql", "mariadb", "mysql"], typer.Option(help="Which; a new one is started.")
+    ] = "sqlite",
+    records: Annotated[int, typer.Option(min=1_000, max=10_000_000, help="How many records, in 2 partitions.")] = (
+        1_000_000
+    ),
+    record: Shape = "plain",
+    rounds: Annotated[
+        int, typer.Option(min=1, max=100, help="How often each road is taken, after one to warm up.")
+    ] = 3,
+    mode: Annotated[
+        Literal["append", "upsert"],
+        typer.Option(help="append: beside loops written by hand and others; upsert: of ids that come twice."),
+    ] = "append",
+    as_json: AsJson = False,
+) -> None:
+    """Land a topic by `kafka-assets run`, by loops written by hand and by what else there is, in turns.
+
+    Broker, Spark and database are started in a folder of their own, and ended. What each road landed is compared with
+    what was produced.
+    """
+    from kafka_assets.lab.bench.run_roads import Asked, bench_run, machine_load
+    from kafka_assets.lab.ending import put_back
+    from kafka_assets.services import local_services
+    from kafka_assets.settings import Settings
+
+    before = machine_load()
+    asked = Asked(records=records, shape=record, rounds=rounds, mode=mode)
+    said = err.status("starting a broker, Spark and a database")
+    with said as status, local_services() as services, put_back(services.stop):
+        project = services.folder / "project"
+        project.mkdir()
+        url = services.database(database)
+        settings = Settings(
+            project=project,
+            streams=project / "defs",
+            bootstrap_servers=services.bootstrap_servers,
+            database_url=url,
+            spark_remote=services.spark_remote,
+        )
+        figures = bench_run(settings, url, asked, state=services.folder, before=before, say=status.update)
+    if as_json:
+        print_json([asdict(figure) for figure in figures])
+        return
+    title = f"{database}, {records:,} records ({record}), {mode}: medians of {rounds} rounds, and their spread"
+    print_table(("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title=title)

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.broker.connection import Connection
-from kafka_assets.live.bench import bench_live
+from kafka_assets.lab.bench.live_roads import bench_live
 
 RECORDS = 3_001
 

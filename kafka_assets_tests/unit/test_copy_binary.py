@@ -10,10 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_assets.live.bench_loops import Order, msgspec_copy_binary
+from kafka_assets.lab.bench.hand_loops import Target, msgspec_copy_binary
+from kafka_assets.lab.bench.record_shapes import SHAPES
 from kafka_assets.sinks.copy_binary import HEAD, TAIL, binary, sent_as
 
 AT = datetime(2026, 3, 1, 12, 30, 0, 123456, tzinfo=UTC)
+PLAIN = SHAPES["plain"]
+Order: Any = PLAIN.struct
 ORDERS = [
     Order(id=1, customer="ada", amount=0.1, placed_at=AT, note="é🙂"),
     Order(id=None, customer=None, amount=None, placed_at=None, note=None),
@@ -74,7 +77,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> bytes:
         class connection:  # noqa: N801 - as SQLAlchemy names it
             driver_connection = Anything(0)
 
-    msgspec_copy_binary(Connection(), "orders", [Anything(at) for at in range(3)])  # type: ignore[arg-type]
+    msgspec_copy_binary(Connection(), Target("orders", PLAIN), [Anything(at) for at in range(3)])  # type: ignore[arg-type]
     return b"".join(written)
 
 

@@ -47,7 +47,7 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def test_the_lock_names_every_service_and_no_host() -> None:
-    assert set(read_lock()) == {"kafka", "kafka-tools", "spark-connector", "postgresql", "mariadb", "registry"}
+    assert set(read_lock()) == {"kafka", "kafka-tools", "spark-connector", "jdbc", "postgresql", "mariadb", "registry"}
     assert "://" not in artifacts.LOCK.read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""One process of a measurement, told on its standard input what to do: `python -m kafka_assets.live.bench_child`.
+"""One process of a measurement, told on its standard input what to do: `python -m kafka_assets.lab.bench.loop_process`.
 
 It says "ready" when it could begin, waits for "go", and prints when its first record was there and its last committed.
 """
@@ -17,10 +17,11 @@ from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.subscription import Subscription
 from kafka_assets.errors import Retryable
 from kafka_assets.forms import ArrowForm
+from kafka_assets.lab.bench.hand_loops import LOOPS, Target, Task, Times, run
+from kafka_assets.lab.bench.record_shapes import SHAPES
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.leases import new_owner
 from kafka_assets.live.batch import Message, Place
-from kafka_assets.live.bench_loops import LOOPS, SCHEMA, Task, Times, run
 from kafka_assets.live.collecting import seldom_collected
 from kafka_assets.live.figures import Figures
 from kafka_assets.live.gathering import Gathering
@@ -72,7 +73,8 @@ def live(task: Task, *, group: str, limits: Limits, holds: Sequence[int]) -> Tim
 
     `holds` says how many records each partition has: the group decides which of them are its share.
     """
-    stream = declare(name=task.table, topic=task.topic, target=task.table, schema=SCHEMA, on_bad="fail")
+    table, schema = task.target.table, task.target.shape.schema
+    stream = declare(name=table, topic=task.topic, target=table, schema=schema, on_bad="fail")
     owner, lease_ms = new_owner(group), round(limits.lease * 1000)
     taking = _Gate(task.engine, task.connection, stream, owner=owner, lease_ms=lease_ms)
     _met(taking)
@@ -127,7 +129,7 @@ def main() -> None:
         topic=job["topic"],
         partitions=job["partitions"],
         records=job["records"],
-        table=job["table"],
+        target=Target(job["table"], SHAPES[job["shape"]]),
     )
     began = time.process_time()
     with seldom_collected():  # for all roads: a good engineer finds that out, too

@@ -1,0 +1,1 @@
+"""Benchmarks from topic to table: each road beside what else could be taken, in turns, in one run."""

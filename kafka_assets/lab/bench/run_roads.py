@@ -1,0 +1,164 @@
+"""Rows a second from topic to table: the Spark road, and what else could be taken, in turns within each round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from sqlalchemy import Engine
+
+from kafka_assets import devstack
+from kafka_assets.audit.bench import Figure
+from kafka_assets.audit.bulk import bulk_limit, means_of
+from kafka_assets.audit.scratch import scratch_ledger
+from kafka_assets.broker.connection import Connection
+from kafka_assets.lab.bench.course import Course, Landing, course
+from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops, replacing_roads
+from kafka_assets.lab.bench.record_shapes import produced
+from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
+from kafka_assets.lab.bench.spark_road import COMMAND, PUBLISH, SparkRoad
+from kafka_assets.lab.bench.streaming_road import DIALECT, StreamingRoad, streaming_road
+from kafka_assets.lab.bench.table_content import Content, of_produced
+from kafka_assets.lab.bench.usage import Meter
+from kafka_assets.settings import Settings
+from kafka_assets.sinks.road import road_for
+
+Mode = Literal["append", "upsert"]
+
+
+class Lander(Protocol):
+    """A road: lands the topic in an empty table, and tells its seconds by clock."""
+
+    @property
+    def name(self) -> str: ...
+
+    def land(self, course: Course) -> Landing: ...
+
+
+@dataclass(frozen=True)
+class HandRoad:
+    """A loop written by hand: from its first record to its last commit."""
+
+    road: Road
+    merged: Content | None = None
+
+    @property
+    def name(self) -> str:
+        return self.road.name
+
+    def land(self, course: Course) -> Landing:
+        return landed_by_loops(course, self.road, merged=self.merged)
+
+
+@dataclass(frozen=True)
+class BulkLimit:
+    """What the database takes at most: rows that were made before, by the means that it has for that."""
+
+    dialect: str
+
+    @property
+    def name(self) -> str:
+        return f"limit: {means_of(self.dialect)}"
+
+    def land(self, course: Course) -> Landing:
+        table = course.empty_table()
+        seconds = bulk_limit(course.engine, road_for(course.engine), table, course.records.tables())
+        return Landing(table.name, {"": seconds})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured."""
+
+    records: int
+    shape: str
+    rounds: int
+    mode: Mode = "append"
+    warm_ups: int = 1
+    """Rounds before those that count: the first job of a Spark session takes seconds more than the second."""
+
+
+def machine_load() -> tuple[float, float]:
+    """The load averages of the last minute and of the last five."""
+    return os.getloadavg()[:2]
+
+
+def bench_run(
+    settings: Settings,
+    url: str,
+    asked: Asked,
+    *,
+    state: Path,
+    before: tuple[float, float],
+    say: Callable[[str], None] = lambda what: None,
+) -> list[Figure]:
+    """Land the same topic by every road, to warm up and then `rounds` times in turns; in a scratch ledger.
+
+    `settings` name the broker and Spark, and the folder in which a project is made for the Spark road. `state` is the
+    folder of the services whose processor time is told, `before` the machine's load before they were started.
+    CountsDisagree where a road landed anything else than was produced.
+    """
+    with ExitStack() as stack:
+        engine = stack.enter_context(scratch_ledger(url))
+        streams = stack.enter_context(streaming_road()) if _streams(engine, asked.mode) else None
+        roads = _roads(settings, engine, asked, streams)
+        laps = {road.name: RoadLaps(road.name) for road in roads}
+        meter = Meter(_services(state))
+        records = produced(asked.shape, asked.records, upsert=asked.mode == "upsert")
+        here = stack.enter_context(course(Connection.of(settings), engine, records, say=say))
+        for number in range(1 - asked.warm_ups, asked.rounds + 1):
+            for road in roads if number % 2 else reversed(roads):
+                said = f"round {number} of {asked.rounds}" if number > 0 else "warming up"
+                say(f"{said}: {road.name}")
+                child = streams.process.pid if streams is not None and road is streams else None
+                landing, usage = meter.measured(lambda road=road: road.land(here), child=child)
+                here.finish(landing, road=road.name)
+                if number > 0:
+                    laps[road.name].add(landing.seconds, usage)
+        load = Load(before, machine_load())
+    rival = _rival(roads)
+    return figures_of(list(laps.values()), records=asked.records, against=_against(roads), rival=rival, load=load)
+
+
+def _streams(engine: Engine, mode: Mode) -> bool:
+    return engine.dialect.name == DIALECT and mode == "append"
+
+
+def _roads(settings: Settings, engine: Engine, asked: Asked, streams: StreamingRoad | None) -> list[Lander]:
+    """What the Spark road stands beside comes before it."""
+    if asked.mode == "upsert":
+        merged = of_produced(produced(asked.shape, asked.records, upsert=True), upsert=True)
+        by_hand = [HandRoad(road, merged) for road in replacing_roads(engine.dialect.name)]
+        return [*by_hand, SparkRoad(settings), SparkRoad(settings, merged=merged)]
+    by_hand = hand_roads(engine.dialect.name)
+    fastest = [HandRoad(road) for road in by_hand if road.by == by_hand[-1].by]
+    return [*fastest, BulkLimit(engine.dialect.name), *([] if streams is None else [streams]), SparkRoad(settings)]
+
+
+def _rival(roads: Sequence[Lander]) -> str:
+    """The road beside which costs stand: the loop of the most processes."""
+    return [road.name for road in roads if isinstance(road, HandRoad)][-1]
+
+
+def _against(roads: Sequence[Lander]) -> dict[str, list[str]]:
+    """Beside which figures those of the Spark road stand."""
+    *others, measured = roads
+    return {
+        f"{measured.name}: {clock}": [
+            f"{road.name}: {clock}" if isinstance(road, SparkRoad) else road.name for road in reversed(others)
+        ]
+        for clock in (PUBLISH, COMMAND)
+    }
+
+
+def _services(state: Path) -> dict[str, list[int]]:
+    """The processes of the services of this folder, by the part that they have in a landing."""
+    parts: dict[str, list[int]] = {}
+    for one in devstack.status(state):
+        part = {"spark": "Spark server", "kafka": "broker"}.get(one.name.partition("-")[0], "database")
+        parts.setdefault(part, []).append(one.pid)
+    return parts

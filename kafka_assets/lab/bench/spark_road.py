@@ -1,0 +1,82 @@
+"""The Spark road: `kafka-assets run` as a person or cron starts it, and the clock of its publishing transactions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from sqlalchemy import Engine, func, select
+
+from kafka_assets.audit.scratch import scratch_environment
+from kafka_assets.errors import ServiceError
+from kafka_assets.lab.bench.course import Course, Landing, new_name
+from kafka_assets.lab.bench.table_content import Content
+from kafka_assets.ledger import tables as t
+from kafka_assets.ledger.engine import read
+from kafka_assets.settings import Settings
+
+PUBLISH, COMMAND = "publish clock", "whole command"
+_COMMAND = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "run", "--until-caught-up", "--json"]
+_SAID = 2_000
+"""Characters of what a failed command said last."""
+
+
+@dataclass(frozen=True)
+class SparkRoad:
+    """A project in a folder of its own, whose one stream is another at each landing.
+
+    `merged`: what an upsert table must have; without it, the stream appends.
+    """
+
+    settings: Settings
+    merged: Content | None = None
+
+    @property
+    def name(self) -> str:
+        return "Spark road" if self.merged is None else "Spark road, upsert"
+
+    def land(self, course: Course) -> Landing:
+        """Seconds from the command's start to its end, and those of its publishing transactions alone."""
+        asset = new_name()
+        self._declare(course, asset)
+        environment = {
+            **{name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"},
+            **scratch_environment(self.settings, course.engine, self.settings.project),
+        }
+        began = time.monotonic()
+        done = subprocess.run(_COMMAND, env=environment, capture_output=True, text=True, check=False)
+        seconds = time.monotonic() - began
+        if done.returncode != 0:
+            raise ServiceError(
+                f"`kafka-assets run` ended with {done.returncode}",
+                why=f"{done.stdout[-_SAID:]}\n{done.stderr[-_SAID:]}".strip(),
+                cure="correct it, and run the benchmark again",
+            )
+        clock = publishing_seconds(course.engine, asset=asset)
+        return Landing(asset, {PUBLISH: clock, COMMAND: seconds}, self.merged)
+
+    def _declare(self, course: Course, asset: str) -> None:
+        attributes = {
+            "name": asset, "topic": course.topic, "target": asset, "schema": course.records.shape.schema,
+            **({} if self.merged is None else {"mode": "upsert", "key": ["id"]}),
+        }  # fmt: skip
+        folder = self.settings.streams
+        folder.mkdir(parents=True, exist_ok=True)
+        declared = {"type": "kafka_assets.KafkaTopic", "attributes": attributes}
+        Path(folder, "bench.yaml").write_text(yaml.safe_dump(declared), encoding="utf-8")
+
+
+def publishing_seconds(engine: Engine, *, asset: str) -> float:
+    """From each publisher's beginning to its COMMIT; Spark's reading and decoding are in it, its session is not.
+
+    A run of no more offsets than one transaction takes has one, whose slices all tell its time.
+    """
+    p = t.publication.c
+    runs = select(func.max(p.duration_ms).label("ms")).where(p.asset == asset).group_by(p.run_id).subquery()
+    with read(engine) as connection:
+        return int(connection.execute(select(func.sum(runs.c.ms))).scalar_one()) / 1000

@@ -1,0 +1,162 @@
+"""What a table has, beside what was produced: counts, places, and of each column its count, sum, least and greatest.
+
+All that is summed is a whole number, and no sum depends on the order of its rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Engine, text
+
+from kafka_assets.lab.bench.record_shapes import PARTITIONS, Kind, Produced, Shape, Values
+from kafka_assets.ledger.engine import read
+from kafka_assets.records import OFFSET, PARTITION
+
+_OFFSETS, _IDS = 1009, 1013
+"""Primes: the sum over all rows of (offset mod the one) × (id mod the other) says which row holds which id."""
+_CLOSE = 1e-9
+"""A decimal is a double in SQLite."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """Facts of a table by name, made alike from the values that were produced and by the database."""
+
+    facts: Mapping[str, Any]
+
+    def differences(self, other: Content) -> list[str]:
+        """Where another one differs, in words: this one is what should be."""
+        return [
+            f"{name} is {other.facts.get(name)}, and should be {value}"
+            for name, value in self.facts.items()
+            if not _same(value, other.facts.get(name))
+        ]
+
+
+def of_produced(records: Produced, *, upsert: bool = False) -> Content:
+    """What a table must have: all records, or of each id the last one."""
+    totals = _Totals(records.shape)
+    last: dict[int, Values] = {}
+    start = pairs = 0
+    for rows in records.chunks():
+        pairs += sum(
+            (number // PARTITIONS % _OFFSETS) * (row[0] % _IDS) for number, row in enumerate(rows, start=start)
+        )
+        start += len(rows)
+        if upsert:
+            last.update((row[0], row) for row in rows)
+        else:
+            totals.add(rows)
+    if upsert:
+        totals.add(list(last.values()))
+        return Content(totals.facts())
+    ends = {
+        f"{OFFSET}s of partition {partition}": _span(0, records.in_partition(partition))
+        for partition in range(PARTITIONS)
+    }
+    return Content({**totals.facts(), "distinct places": records.records, "places × ids": pairs, **ends})
+
+
+def of_table(engine: Engine, table: str, shape: Shape, *, places: bool) -> Content:
+    """What it has; with `places`, where in the topic its rows are from, too."""
+    asked = {"rows": "count(*)"}
+    for name, kind in shape.columns.items():
+        number, least = _as_number(engine.dialect.name, kind, name), _as_least(engine.dialect.name, kind, name)
+        asked[f"{name}: values"] = f"count({name})"
+        asked[f"{name}: sum"] = f"sum({number})"
+        asked[f"{name}: least"] = f"min({least})"
+        asked[f"{name}: greatest"] = f"max({least})"
+    if places:
+        asked["places × ids"] = f"sum(({OFFSET} % {_OFFSETS}) * (id % {_IDS}))"
+    with read(engine) as connection:
+        found = connection.execute(text(f"SELECT {', '.join(asked.values())} FROM {table}")).one()
+        facts = dict(zip(asked, map(_plain, found), strict=True))
+        if places:
+            distinct = f"SELECT DISTINCT {PARTITION}, {OFFSET} FROM {table}"
+            counted = connection.execute(text(f"SELECT count(*) FROM ({distinct}) places"))
+            facts["distinct places"] = counted.scalar_one()
+            spans = connection.execute(
+                text(f"SELECT {PARTITION}, min({OFFSET}), max({OFFSET}) FROM {table} GROUP BY {PARTITION}")
+            ).all()
+            facts |= {f"{OFFSET}s of partition {one[0]}": _span(one[1], one[2] + 1) for one in spans}
+    return Content(facts)
+
+
+class _Totals:
+    """Sums over all rows, column by column."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape, self._rows = shape, 0
+        self._found: dict[str, list[Any]] = {}
+
+    def add(self, rows: list[Values]) -> None:
+        self._rows += len(rows)
+        for (name, kind), column in zip(self._shape.columns.items(), zip(*rows, strict=True), strict=True):
+            numbers = _numbers(kind, column)
+            least, greatest = (numbers, numbers) if kind == "TIMESTAMP" else (column, column)
+            found = [len(column), sum(numbers), min(least), max(greatest)]
+            before = self._found.get(name)
+            if before is not None:
+                found = [before[0] + found[0], before[1] + found[1], min(before[2], found[2]), max(before[3], found[3])]
+            self._found[name] = found
+
+    def facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"rows": self._rows}
+        for name, found in self._found.items():
+            words = ("values", "sum", "least", "greatest")
+            facts |= {f"{name}: {word}": value for word, value in zip(words, found, strict=True)}
+        return facts
+
+
+def _numbers(kind: Kind, column: Iterable[Any]) -> list[Any]:
+    """What is summed of values, whole numbers all: times in seconds since 1970, texts by their bytes, in hundredths."""
+    if kind == "TIMESTAMP":
+        return [int(one.timestamp()) for one in column]
+    if kind == "STRING":
+        return [len(one.encode()) for one in column]
+    return list(column) if kind == "BIGINT" else [round(one * 100) for one in column]
+
+
+def _as_number(dialect: str, kind: Kind, name: str) -> str:
+    """The same, as the database says it."""
+    if kind == "STRING":
+        return {"postgresql": f"octet_length({name})", "sqlite": f"length(CAST({name} AS BLOB))"}.get(
+            dialect, f"length({name})"
+        )
+    if kind == "TIMESTAMP":
+        return {
+            "postgresql": f"CAST(extract(epoch FROM {name}) AS BIGINT)",
+            "sqlite": f"CAST(strftime('%s', {name}) AS INTEGER)",
+        }.get(dialect, f"timestampdiff(SECOND, '1970-01-01 00:00:00', {name})")
+    if kind == "BIGINT":
+        return name
+    whole = {"postgresql": "BIGINT", "sqlite": "INTEGER"}.get(dialect, "SIGNED")
+    return f"CAST(round({name} * 100) AS {whole})"
+
+
+def _as_least(dialect: str, kind: Kind, name: str) -> str:
+    """Compared as Python compares: texts by their bytes, times as numbers."""
+    if kind == "STRING" and dialect == "postgresql":
+        return f'{name} COLLATE "C"'
+    return _as_number(dialect, kind, name) if kind == "TIMESTAMP" else name
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) and value == value.to_integral_value() else value
+
+
+def _same(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, str) or isinstance(found, str) or found is None:
+        return wanted == found
+    if isinstance(wanted, float) or isinstance(found, float):
+        return math.isclose(wanted, found, rel_tol=_CLOSE)
+    return wanted == found
+
+
+def _span(first: int, end: int) -> str:
+    return f"{first} to {end - 1}"

@@ -1,0 +1,116 @@
+"""What a road costs: processor seconds of each part of it, and the most memory of its own processes."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+T = TypeVar("T")
+CLIENT = "client"
+"""The part that is the road's own processes: the command, the loops, the streaming query with its Spark."""
+EVERY = 0.3
+"""Seconds from one look at the memory to the next."""
+_HIGHEST = re.compile(r"^VmHWM:\s+(\d+) kB$", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used: user and system seconds by part, and the client's peaks in bytes, its processes added up.
+
+    `rss` is exact for each process, but counts what they share once for each; `pss` counts that once, and is looked
+    for several times a second, so a peak between two looks is not seen.
+    """
+
+    seconds: Mapping[str, float]
+    rss: int
+    pss: int
+
+
+class Meter:
+    """Measures one thing at a time. `services`: by part, the processes that serve it and live on."""
+
+    def __init__(self, services: Mapping[str, Sequence[int]]) -> None:
+        self._services = services
+        self._mine = psutil.Process()
+
+    def measured(self, work: Callable[[], T], *, child: int | None = None) -> tuple[T, Usage]:
+        """Do the work, and say what it used.
+
+        Its client is what this process starts meanwhile and ends again, and its child `child`, which may live on.
+        """
+        # What a service starts meanwhile, as PostgreSQL a process for each connection, is the service's.
+        standing = {one.pid for one in self._mine.children()}
+        before = self._seconds(child)
+        with _Peaks(self._mine, standing, child) as peaks:
+            done = work()
+        after = self._seconds(child)
+        used = {part: round(after[part] - before[part], 3) for part in after}
+        return done, Usage(used, rss=peaks.rss, pss=peaks.pss)
+
+    def _seconds(self, child: int | None) -> dict[str, float]:
+        times = self._mine.cpu_times()
+        client = times.children_user + times.children_system + (0.0 if child is None else _tree_seconds(child))
+        served = {part: sum(map(_tree_seconds, pids)) for part, pids in self._services.items()}
+        return {CLIENT: client, **served}
+
+
+def _tree_seconds(pid: int) -> float:
+    """Of a process, all that it started, and all of those that have ended."""
+    root = psutil.Process(pid)
+    spent = 0.0
+    for process in (root, *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # its time is its parent's now
+            spent += sum(process.cpu_times()[:4])
+    return spent
+
+
+class _Peaks:
+    """Looks at the memory of the client's processes until the work is done."""
+
+    def __init__(self, mine: psutil.Process, standing: Iterable[int], child: int | None) -> None:
+        self._mine, self._standing, self._child = mine, set(standing), child
+        self._highest: dict[int, int] = {}
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self.pss = 0
+
+    @property
+    def rss(self) -> int:
+        return sum(self._highest.values())
+
+    def __enter__(self) -> _Peaks:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._done.wait(EVERY):
+            self._look()
+
+    def _look(self) -> None:
+        pss = 0
+        for process in self._client():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):  # it has just ended
+                pss += process.memory_full_info().pss
+                said = _HIGHEST.search(Path(f"/proc/{process.pid}/status").read_text(encoding="ascii"))
+                if said is not None:
+                    self._highest[process.pid] = int(said[1]) * 1024
+        self.pss = max(self.pss, pss)
+
+    def _client(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for one in self._mine.children():
+            if one.pid not in self._standing or one.pid == self._child:
+                with suppress(psutil.NoSuchProcess):
+                    found += [one, *one.children(recursive=True)]
+        return found
