@@ -57,7 +57,10 @@ def test_of_many_bad_records_the_newest_of_each_partition_are_counted(
         [key] = plan(engine, slices=[(0, 9)], partition=partition)
         said = [f'{"id" if offset < 5 else "amount"}: "{offset}" does not fit BIGINT exactly' for offset in range(9)]
         chunk = chunk_of(key, bad=range(5 if partition else 9))
-        bad = tuple(replace(one, reason=said[one.offset]) for one in chunk.bad)
+        bad = tuple(
+            replace(one, reason=said[one.offset], code="does_not_fit", field=said[one.offset].partition(":")[0])
+            for one in chunk.bad
+        )
         Attempt(engine, [key]).claim().publish(replace(chunk, bad=bad), policy=BadPolicy("quarantine", 1.0))
     found = quarantine_reasons(engine, assets=["orders", "another"], limit=10)
     # Of partition 0 the newest five and one more, by which it is known that there are more; of partition 1 all.
