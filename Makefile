@@ -24,7 +24,7 @@ test-fast: setup ## what needs no service
 	$(BIN)/pytest -n 2 --dist worksteal kafka_assets_tests/unit -m "not slow"
 
 properties: setup ## many random programs on every database; PROPERTIES=sqlite=50 says which, SECONDS=n ends each
-	KAFKA_ASSETS_PROPERTIES=$(PROPERTIES) KAFKA_ASSETS_PROPERTIES_SECONDS=$(SECONDS) \
+	KAFKA_ASSETS_TESTS_PROPERTIES=$(PROPERTIES) KAFKA_ASSETS_TESTS_PROPERTIES_SECONDS=$(SECONDS) \
 	  $(BIN)/pytest -s kafka_assets_tests -k "test_properties and model_says"
 
 mutants: setup ## breaks the code in a copy, one line at a time, and sees that tests notice; MUTANTS=word chooses
@@ -34,7 +34,7 @@ memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, o
 	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py
 
 campaign: setup ## daemons killed, doubled and robbed while 300,000 records land; the lab, the benches, three brokers
-	KAFKA_ASSETS_CAMPAIGN_RECORDS=300000 KAFKA_ASSETS_CAMPAIGN_KILLS=10 \
+	KAFKA_ASSETS_TESTS_CAMPAIGN_RECORDS=300000 KAFKA_ASSETS_TESTS_CAMPAIGN_KILLS=10 \
 	  $(BIN)/pytest kafka_assets_tests/acceptance/test_daemon_killed.py -k killed_again
 	$(BIN)/pytest -m campaign
 

@@ -46,6 +46,10 @@ class SettingsError(Unready):
     """A setting is missing, or says what cannot be."""
 
 
+class SettingUnknown(SettingsError, UsageError):
+    """Something is set that is no setting, so that what was meant by it would go unheard (exit code 2)."""
+
+
 class StreamError(Unready):
     """A stream's declaration contradicts itself, or names what does not exist."""
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kafka_assets.durations import Duration
-from kafka_assets.errors import SettingsError
+from kafka_assets.errors import SettingsError, SettingUnknown
 
 PREFIX = "KAFKA_ASSETS_"
 FILE = "kafka_assets.toml"
 STATE = ".kafka_assets"
 SERVICES = "services.json"
+ELSEWHERE = ("HOME", "SPOOL", "SPARK_DRIVER_MEMORY", "MAVEN_REPOSITORY", "SERVICE", "FAULT")
+"""Variables that stand in the environment alone: read where they are needed, or the mark of our own processes."""
+_OF_TESTS = f"{PREFIX}TESTS_"
+"""How the variables begin that tests of this package are told things by."""
+_OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+"""What Kubernetes tells each container of a service that somebody called kafka-assets."""
 
 SPARK_PATIENCE = timedelta(minutes=1)
 """A server that went away is either back by then, or has lost what it knew of the session."""
@@ -61,6 +69,13 @@ class Settings(BaseModel):
         return self.spark_remote or cast(str, self.spark_master)
 
 
+_SPARK = ("spark_remote", "spark_master")
+_IN_BOTH = Settings.model_fields.keys() - {"project", "kafka"}
+"""Settings that stand in the environment under their own names, and in the file."""
+_KAFKA = f"{PREFIX}KAFKA__"
+"""How the variables begin that are properties of librdkafka's."""
+
+
 class _Services(BaseModel):
     """What of services.json is a setting."""
 
@@ -97,10 +112,12 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
             f"the project's folder {root} is not there, or is a file",
             cure=f"set {PREFIX}HOME to a folder" if home else "name a folder",
         )
+    _refuse_unknown_variables(env)
     given = _from_file(root / FILE)
+    _refuse_unknown_keys(given, root / FILE)
     _refuse_other_kinds(given, root / FILE)
     _choose_spark(given, env)
-    for name in ("bootstrap_servers", "database_url", "spark_patience", "streams"):
+    for name in _IN_BOTH - set(_SPARK):
         value = env.get(PREFIX + name.upper(), given.get(name))
         if value:
             given[name] = value
@@ -128,11 +145,46 @@ def _variable(name: str) -> str:
     return PREFIX + (f"{table}__{rest.replace('.', '_')}" if rest else table).upper()
 
 
+def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
+    """A name that is mistyped would be heard by nobody, and rows would land in the database of the default."""
+    known = [PREFIX + name for name in (*map(str.upper, sorted(_IN_BOTH)), *ELSEWHERE)]
+    for name in sorted(env):
+        if not name.startswith(PREFIX) or name in known or name.startswith((_KAFKA, _OF_TESTS)) or not env[name]:
+            continue
+        if _OF_KUBERNETES.fullmatch(name.removeprefix(PREFIX)):
+            continue
+        single = _KAFKA.removesuffix("_")
+        meant = _KAFKA + name.removeprefix(single) if name.startswith(single) else _nearest(name, known)
+        cure = f"write {meant}" if meant else f"the settings are {', '.join(known)} and {_KAFKA}…: write one of them"
+        raise SettingUnknown(
+            f"the environment sets {name}, which is no setting",
+            why=f"what begins with {PREFIX} is meant for kafka_assets, and this would go unheard",
+            cure=f"{cure}, or unset it",
+        )
+
+
+def _refuse_unknown_keys(given: Mapping[str, Any], path: Path) -> None:
+    known = sorted({*_IN_BOTH, "kafka"})
+    for name in given:
+        if name not in known:
+            meant = _nearest(name.lower().removeprefix(PREFIX.lower()), known)
+            cure = f"write {meant}" if meant else f"the settings are {', '.join(known)}: write one of them"
+            raise SettingUnknown(
+                f"{path} sets {name!r}, which is no setting",
+                why="it would go unheard",
+                cure=f"{cure}, or take it out",
+            )
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    """The name that was probably meant."""
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), None)
+
+
 def _choose_spark(given: dict[str, Any], env: Mapping[str, str]) -> None:
     """A remote and a master are two answers to one question: the environment's, whichever it is, beats the file's."""
-    names = ("spark_remote", "spark_master")
-    if said := {name: value for name in names if (value := env.get(PREFIX + name.upper()))}:
-        for name in names:
+    if said := {name: value for name in _SPARK if (value := env.get(PREFIX + name.upper()))}:
+        for name in _SPARK:
             given.pop(name, None)
         given.update(said)
 
@@ -180,11 +232,10 @@ def _kafka_table(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 def _kafka_properties(env: Mapping[str, str]) -> dict[str, str]:
     """KAFKA_ASSETS_KAFKA__SECURITY_PROTOCOL=SSL is librdkafka's security.protocol: none has an underscore."""
-    prefix = f"{PREFIX}KAFKA__"
     return {
-        name.removeprefix(prefix).lower().replace("__", ".").replace("_", "."): value
+        name.removeprefix(_KAFKA).lower().replace("__", ".").replace("_", "."): value
         for name, value in env.items()
-        if name.startswith(prefix)
+        if name.startswith(_KAFKA)
     }
 
 

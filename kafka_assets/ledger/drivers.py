@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import sqlite3
 import time
@@ -14,7 +15,7 @@ from sqlalchemy import URL, Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from kafka_assets.errors import LedgerBusy, SettingsError
-from kafka_assets.settings import make_private
+from kafka_assets.settings import STATE, make_private
 
 CONNECT_SECONDS = 10
 """How long a server may take to let a client in, and for each answer on the way."""
@@ -27,9 +28,17 @@ _STRICT = (
 def make_sqlite_folder(url: URL) -> None:
     """Make the folder of the database's file: for who makes the ledger, and nobody else.
 
-    A command that only looks leaves nothing behind, least of all a folder that would make its place a project.
+    A command that only looks leaves nothing behind, least of all a folder that would make its place a project. Only a
+    project's own folder is made: another one that is not there is one that was mistyped, and an empty ledger in it
+    would land everything again.
     """
     folder = Path(url.database or "").expanduser().parent
+    if not folder.is_dir() and not (folder.name == STATE and folder.resolve().parent.is_dir()):
+        raise SettingsError(
+            f"the folder {folder} for the database is not there",
+            why=f"only {STATE} of a project is made by itself: in a folder that was mistyped a new ledger would begin",
+            cure=f"correct KAFKA_ASSETS_DATABASE_URL, or make it: mkdir -p {shlex.quote(str(folder))}",
+        )
     try:
         make_private(folder)
     except OSError as error:

@@ -18,7 +18,7 @@ import pytest
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets_tests.acceptance.conftest import Project
 
-KILLS = int(os.environ.get("KAFKA_ASSETS_CAMPAIGN_KILLS", "30"))
+KILLS = int(os.environ.get("KAFKA_ASSETS_TESTS_CAMPAIGN_KILLS", "30"))
 RECORDS = 600
 """New ones before each kill, so that there is always something to land."""
 

@@ -27,8 +27,8 @@ from kafka_assets_tests.integration import live_member
 from kafka_assets_tests.integration.groups import TIMES
 from kafka_assets_tests.integration.living import Living
 
-RECORDS = int(os.environ.get("KAFKA_ASSETS_CAMPAIGN_LIVE_RECORDS", "1000000"))
-SECONDS = float(os.environ.get("KAFKA_ASSETS_CAMPAIGN_LIVE_SECONDS", "600"))
+RECORDS = int(os.environ.get("KAFKA_ASSETS_TESTS_CAMPAIGN_LIVE_RECORDS", "1000000"))
+SECONDS = float(os.environ.get("KAFKA_ASSETS_TESTS_CAMPAIGN_LIVE_SECONDS", "600"))
 _PRODUCED_AT_ONCE = 2_000
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MUTANTS = 200  # of a local relation of 1,500 Spark makes no end
-EXAMPLES = int(os.environ.get("KAFKA_ASSETS_EXAMPLES", "2"))
+EXAMPLES = int(os.environ.get("KAFKA_ASSETS_TESTS_EXAMPLES", "2"))
 """Batches that are drawn for each upsert stream: more find more."""
 BULKY = ", ".join(part for part in FUZZED.split(", ") if not part.startswith(("counts", "sums")))
 """Without the types that live mode does not read in bulk."""

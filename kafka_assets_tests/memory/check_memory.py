@@ -1,6 +1,6 @@
 """The publisher's memory does not grow with the slice; `make memory` runs it, `make test` does not find it by its name.
 
-KAFKA_ASSETS_MEMORY=sqlite,postgresql leaves the other databases out.
+KAFKA_ASSETS_TESTS_MEMORY=sqlite,postgresql leaves the other databases out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka_assets_tests.memory.publisher import peak_megabytes
 SMALL, BIG = 500_000, 4_000_000
 MORE = 100
 """Megabytes that eight times the records may take besides."""
-DATABASES = os.environ.get("KAFKA_ASSETS_MEMORY", "sqlite,postgresql,mariadb,mysql").split(",")
+DATABASES = os.environ.get("KAFKA_ASSETS_TESTS_MEMORY", "sqlite,postgresql,mariadb,mysql").split(",")
 
 
 @pytest.mark.parametrize("database", DATABASES)

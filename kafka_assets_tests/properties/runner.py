@@ -1,8 +1,8 @@
 """How many programs run, for how long, and what they came to.
 
 `make test` runs a few, the same ones each time, and one that fails is shown as it is: to make it smaller takes minutes.
-KAFKA_ASSETS_PROPERTIES=sqlite=2000,postgresql=200 asks for more, at random, and for what fails made small; it is kept
-in .hypothesis and tried first by the next run. KAFKA_ASSETS_PROPERTIES_SECONDS ends it.
+KAFKA_ASSETS_TESTS_PROPERTIES=sqlite=2000,postgresql=200 asks for more, at random, and for what fails made small; it is
+kept in .hypothesis and tried first by the next run. KAFKA_ASSETS_TESTS_PROPERTIES_SECONDS ends it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kafka_assets_tests.properties.append_machine import AppendMachine
 from kafka_assets_tests.properties.live_machine import LiveMachine
 from kafka_assets_tests.properties.stepping import stepped
 
-COUNTS = "KAFKA_ASSETS_PROPERTIES"
-SECONDS = "KAFKA_ASSETS_PROPERTIES_SECONDS"
+COUNTS = "KAFKA_ASSETS_TESTS_PROPERTIES"
+SECONDS = "KAFKA_ASSETS_TESTS_PROPERTIES_SECONDS"
 STEPS = 30
 AS_IT_IS = (Phase.explicit, Phase.reuse, Phase.generate)
 """The phases of Hypothesis without the one that makes smaller what fails."""

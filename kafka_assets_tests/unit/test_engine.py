@@ -98,18 +98,26 @@ def test_a_connection_is_prepared(engine: Engine, pragma: str, value: object) ->
         assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
 
 
-def test_the_folder_of_the_file_is_made_by_who_makes_the_ledger(tmp_path: Path) -> None:
-    engine = make_engine(f"sqlite:///{tmp_path}/a/b/ledger.db")
-    assert current_revision(engine) is None and not (tmp_path / "a").exists()
+def test_the_folder_of_a_projects_own_file_is_made_by_who_makes_the_ledger(tmp_path: Path) -> None:
+    engine = make_engine(f"sqlite:///{tmp_path}/.kafka_assets/ledger.db")
+    assert current_revision(engine) is None and not (tmp_path / ".kafka_assets").exists()
     ensure_schema(engine)
-    assert (tmp_path / "a" / "b" / "ledger.db").exists()
-    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
+    assert (tmp_path / ".kafka_assets" / "ledger.db").exists()
+    assert stat.S_IMODE((tmp_path / ".kafka_assets").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("folder", ["shpo", "shpo/.kafka_assets", "file/b"])
+def test_a_folder_that_is_mistyped_is_refused_and_never_made(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match=rf"{folder} .*is not there.*KAFKA_ASSETS_DATABASE_URL.*mkdir -p"):
+        ensure_schema(make_engine(f"sqlite:///{tmp_path}/{folder}/ledger.db"))
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / ".kafka_assets").write_text("")
     with pytest.raises(SettingsError, match="cannot be made"):
-        ensure_schema(make_engine(f"sqlite:///{tmp_path}/file/b/ledger.db"))
+        ensure_schema(make_engine(f"sqlite:///{tmp_path}/.kafka_assets/ledger.db"))
 
 
 def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:

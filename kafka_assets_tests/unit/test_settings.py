@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from kafka_assets import load_assets
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.resources import KafkaResource, SparkResource
 from kafka_assets.devstack.state import Record, State
-from kafka_assets.errors import SettingsError, StreamError
+from kafka_assets.errors import SettingsError, SettingUnknown, StreamError
 from kafka_assets.settings import load_settings, project_root
 
 
@@ -93,6 +94,62 @@ def test_a_wrong_file_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "kafka_assets.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"kafka_assets\.toml"):
         load_settings(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("KAFKA_ASSETS_DATABSE_URL", "write KAFKA_ASSETS_DATABASE_URL,"),
+        ("KAFKA_ASSETS_DATABASE_URI", "write KAFKA_ASSETS_DATABASE_URL,"),
+        ("KAFKA_ASSETS_BOOTSTRAP_SERVER", "write KAFKA_ASSETS_BOOTSTRAP_SERVERS,"),
+        ("KAFKA_ASSETS_SPARKREMOTE", "write KAFKA_ASSETS_SPARK_REMOTE,"),
+        ("KAFKA_ASSETS_KAFKA_SASL_PASSWORD", "write KAFKA_ASSETS_KAFKA__SASL_PASSWORD,"),
+        ("KAFKA_ASSETS_NONSENSE", "the settings are .*KAFKA_ASSETS_DATABASE_URL.*KAFKA_ASSETS_KAFKA__…"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused_with_the_one_that_was_meant(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    with pytest.raises(SettingUnknown, match=rf"{name}, which is no setting.*{meant}") as refused:
+        load_settings(tmp_path, {name: "CANARY"})
+    assert "CANARY" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("databse_url", "write database_url,"),
+        ("KAFKA_ASSETS_DATABASE_URL", "write database_url,"),
+        ("project", "the settings are .*database_url"),
+    ],
+)
+def test_a_key_of_the_file_that_is_no_setting_is_refused_with_the_one_that_was_meant(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    (tmp_path / "kafka_assets.toml").write_text(f'{name} = "sqlite:///x.db"\n')
+    with pytest.raises(SettingUnknown, match=rf"kafka_assets\.toml sets '{name}', which is no setting.*{meant}"):
+        load_settings(tmp_path, {})
+
+
+def test_variables_that_are_read_elsewhere_or_come_from_others_are_no_mistake(tmp_path: Path) -> None:
+    ours = ("HOME", "SPOOL", "SPARK_DRIVER_MEMORY", "MAVEN_REPOSITORY", "SERVICE", "FAULT", "TESTS_RUN")
+    # Kubernetes tells every container of each service: here of kafka-assets, and of kafka-assets-ui.
+    kubernetes = (
+        "SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_3000_TCP", "PORT_3000_TCP_PROTO",
+        "PORT_3000_TCP_ADDR", "PORT_3000_TCP_PORT", "UI_SERVICE_HOST", "UI_PORT", "UI_PORT_80_TCP_ADDR",
+    )  # fmt: skip
+    given = {f"KAFKA_ASSETS_{name}": str(tmp_path) for name in (*ours, *kubernetes)}
+    found = load_settings(None, {**given, "KAFKA_ASSETS_DATABSE_URL": "", "OTHER_KAFKA_ASSETS_X": "1"})
+    assert found.project == tmp_path
+
+
+def test_every_variable_that_the_package_reads_is_known() -> None:
+    package = Path(kafka_assets.__file__).parent
+    texts = [path.read_text(encoding="utf-8") for path in package.rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"KAFKA_ASSETS_([A-Z][A-Z_]*[A-Z])(?![A-Z_])", text)}
+    read |= {name for text in texts for name in re.findall(r"PREFIX\}([A-Z][A-Z_]*[A-Z])(?![A-Z_])", text)}
+    assert {"DATABASE_URL", "SPOOL", "FAULT"} <= read
+    load_settings(package, {f"KAFKA_ASSETS_{name}": str(package) for name in read - {"SPARK_PATIENCE"}})
 
 
 def test_the_example_is_that_of_this_checkout_and_of_no_other_project(tmp_path: Path) -> None:

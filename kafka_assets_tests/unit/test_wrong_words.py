@@ -28,6 +28,16 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return Commands(monkeypatch, capsys)
 
 
+@pytest.mark.parametrize("arguments", [["streams"], ["lag"], ["run"], ["db", "init"], ["plan"], ["topics", "list"]])
+def test_a_mistyped_setting_ends_each_command_before_it_does_anything(
+    command: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_DATABSE_URL", "sqlite:///elsewhere.db")
+    said = command(*arguments, code=2)
+    assert "KAFKA_ASSETS_DATABSE_URL" in said.err and "write KAFKA_ASSETS_DATABASE_URL" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
