@@ -9,11 +9,15 @@ from functools import cache
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
+from kafka_assets.assets.tick import observe_all, roots_of
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.keeping import Keeping, keeping, times_at
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe
 from kafka_assets.errors import KafkaAssetsError, TopicMissing
 from kafka_assets.ledger.health import Health, gaps_of, health, places_of
+from kafka_assets.ledger.readers import refused
+from kafka_assets.ledger.requests import waiting
+from kafka_assets.ledger.stalls import stalls
 from kafka_assets.streams import Derived, Stream
 from kafka_assets.verdicts import (
     Place,
@@ -168,27 +172,69 @@ class Looked:
 
     places: Sequence[Place]
     planning: Verdict
+    stalled: str | None = None
+    """What keeps all that waits from landing, and is no slice's fault."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why what comes is not planned, or what is planned does not land, where one of them is so."""
+        said = [] if self.planning.passed else [self.planning.said]
+        return " | ".join([*said, *([self.stalled] if self.stalled else [])]) or None
 
 
 def look(engine: Engine, connect: Callable[[], Connection], streams: Sequence[Stream]) -> dict[str, Looked]:
     """By stream how far it really is behind, with one question to the broker for all together."""
     places = {stream.name: places_of(engine, asset=stream.asset) for stream in streams}
-    topics = sorted({place.topic for some in places.values() for place in some})
+    topics = {place.topic for some in places.values() for place in some}
+    # Of what was never planned, too, the broker says why.
+    unmet = [stream for stream in streams if not places[stream.name]]
     silent: str | None = None
     now: Mapping[str, Observation] = {}
     try:
-        now = observe(connect(), topics) if topics else {}
+        if topics or roots_of(unmet):
+            now = observe_all(connect(), roots_of(unmet), topics)
     except KafkaAssetsError as error:
         silent = str(error)
     seen = {topic: found for topic, found in now.items() if isinstance(found, TopicOffsets)}
     gone = {topic for topic, found in now.items() if isinstance(found, TopicMissing)}
-    return {
-        stream.name: Looked(
-            _now(places[stream.name], seen),
-            planning(places[stream.name], max_lag_ms=_max_lag_ms(stream), gone=gone, silent=silent),
+    if silent is None:
+        gone |= topics - now.keys()  # where all names were asked for, those that are not there are not asked about
+    wrong = refused(engine, streams) if streams else {}
+    waits = waiting(engine, assets=[stream.asset for stream in streams])
+    stalled = {asset: one.said() for asset, one in stalls(engine, assets=waits.keys()).items()}
+    found: dict[str, Looked] = {}
+    for stream in streams:
+        mine = places[stream.name]
+        verdict = planning(mine, max_lag_ms=_max_lag_ms(stream), gone=gone, silent=silent)
+        if stream.name in wrong:
+            verdict = Verdict("planning", False, f"nothing of it is planned: {wrong[stream.name]}")
+        elif not mine:
+            why = _never_planned(stream, now, silent)
+            verdict = replace(verdict, said=f"nothing of {stream.reads} was ever planned: {why}")
+        found[stream.name] = Looked(_now(mine, seen), verdict, stalled.get(stream.asset))
+    return found
+
+
+def _never_planned(stream: Stream, now: Mapping[str, Observation], silent: str | None) -> str:
+    """Why a stream that the ledger knows no partition of has none, as far as the broker says."""
+    ticks = "the sensor kafka_slices has not ticked, or its ticks say why · `kafka-assets plan` tries it by hand"
+    if isinstance(stream, Derived):
+        return f"it shares the slices of {stream.root}, of which none is planned for it · {ticks}"
+    if silent is not None:
+        return f"{ticks} · the broker did not answer: {silent}"
+    topics = stream.matching(now)
+    if not topics:
+        return (
+            "the broker shows no topic of such a name · create one, give this user the right to see it, or correct "
+            "the pattern"
         )
-        for stream in streams
-    }
+    for topic in topics:
+        if isinstance(observed := now[topic], KafkaAssetsError):
+            return str(observed)
+    there = [one for topic in topics if isinstance(one := now[topic], TopicOffsets)]
+    parts = [part for one in there for part in one.partitions.values()]
+    offsets = sum(part.last_stable - part.log_start for part in parts)
+    return f"{offsets:,} offsets wait in {len(parts)} partitions · {ticks}"
 
 
 def _judged(stream: Stream, standing: Health, gaps: Sequence[str], heard: _Heard) -> list[Verdict]:

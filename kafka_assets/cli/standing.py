@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def streams(as_json: AsJson = False) -> None:
-    """List the declared streams: what they read, where it lands, and how far they are; exit 1 where nobody plans."""
+    """List the declared streams: what they read, where it lands, and how far they are; exit 1 on trouble."""
     from kafka_assets.audit.streams import stream_standing
     from kafka_assets.ledger.engine import make_engine
     from kafka_assets.settings import load_settings
@@ -37,10 +37,10 @@ def streams(as_json: AsJson = False) -> None:
     wanted = the_streams(settings, ())
     engine = make_engine(settings.database_url)
     looked = _looked(settings, engine, wanted)
-    rows = [asdict(one) for one in stream_standing(engine, wanted)]
+    rows: list[dict[str, Any]] = [{**asdict(one), "trouble": None} for one in stream_standing(engine, wanted)]
     for row in rows:
         if one := looked.get(row["stream"]):
-            row["lag"] = sum(place.lag for place in one.places)
+            row |= {"lag": sum(place.lag for place in one.places), "trouble": one.trouble}
     engine.dispose()
     if as_json:
         print_json(rows)
@@ -50,11 +50,11 @@ def streams(as_json: AsJson = False) -> None:
         print_table(
             ("stream", "reads", "target", "mode", "partitions", *live, "lag", "waiting", "failed", "quarantined"), rows
         )
-    _say_unplanned(looked)
+    _say_troubles(looked, as_json=as_json)
 
 
 def lag(names: Streams = None, as_json: AsJson = False) -> None:
-    """Show how far each partition is behind, as the broker is now; exit 1 where nobody plans what comes."""
+    """Show how far each partition is behind, as the broker is now; exit 1 on trouble."""
     from kafka_assets.audit.streams import lags
     from kafka_assets.settings import load_settings
 
@@ -62,8 +62,11 @@ def lag(names: Streams = None, as_json: AsJson = False) -> None:
     wanted = the_streams(settings, names or ())
     engine = the_ledger(settings)
     looked = _looked(settings, engine, wanted)
-    rows = [asdict(one) for one in lags(engine, assets=[one.asset for one in wanted])]
+    rows: list[dict[str, Any]] = [asdict(one) for one in lags(engine, assets=[one.asset for one in wanted])]
     engine.dispose()
+    met = {row["asset"] for row in rows}
+    rows += [_unmet(one) for one in wanted if one.asset not in met]
+    troubles = {one.asset: looked[one.name].trouble for one in wanted if one.name in looked}
     places = {
         (one.asset, place.topic, place.partition): place
         for one in wanted
@@ -74,16 +77,26 @@ def lag(names: Streams = None, as_json: AsJson = False) -> None:
             hanging = max(0, place.high_watermark - place.last_stable)
             row |= {"last_stable": place.last_stable, "high_watermark": place.high_watermark}
             row |= {"lag": place.lag, "hanging": hanging}
+        row["trouble"] = troubles.get(row["asset"])
     if as_json:
         print_json(rows)
     else:
         named = {"committed": "committed_through", "planned": "planned_through", "end": "last_stable"}
         rows = [{**row, **{short: row[name] for short, name in named.items()}} for row in rows]
-        seen = min((row["observed_at"] for row in rows), default=None)
+        seen = min((row["observed_at"] for row in rows if row["observed_at"] is not None), default=None)
         title = f"last planned from what was there at {seen:%Y-%m-%d %H:%M:%S} UTC" if seen else None
         owned = ("owner",) if any(row["owner"] for row in rows) else ()
         print_table(("asset", "topic", "partition", *named, "lag", "hanging", *owned), rows, title=title)
-    _say_unplanned(looked)
+    _say_troubles(looked, as_json=as_json)
+
+
+def _unmet(stream: Stream) -> dict[str, Any]:
+    """The line of a stream that no partition is known of."""
+    from kafka_assets.audit.streams import PartitionLag
+    from kafka_assets.streams import root_of
+
+    nothing = dict.fromkeys(field.name for field in fields(PartitionLag))
+    return {**nothing, "asset": stream.asset, "stream": root_of(stream), "topic": stream.reads}
 
 
 def _looked(settings: Settings, engine: Engine, wanted: Sequence[Stream]) -> dict[str, Looked]:
@@ -94,16 +107,20 @@ def _looked(settings: Settings, engine: Engine, wanted: Sequence[Stream]) -> dic
     if current_revision(engine) is None:
         return {}
     require_schema(engine)
-    found = look(engine, lambda: the_connection(settings), wanted)
-    return {name: one for name, one in found.items() if one.places}
+    return look(engine, lambda: the_connection(settings), wanted)
 
 
-def _say_unplanned(looked: Mapping[str, Looked]) -> None:
-    """Say of which streams nobody plans what comes, or nobody knows; then the command has found something."""
-    wrong = {name: one.planning.said for name, one in looked.items() if not one.planning.passed}
-    for name, said in wrong.items():
-        err.print(f"{name}: {said}", markup=False, highlight=False, soft_wrap=True)
-    if wrong:
+def _say_troubles(looked: Mapping[str, Looked], *, as_json: bool) -> None:
+    """Say under the table of which streams nothing is planned or lands, and why; then the command has found something.
+
+    Where there is no table on stdout, on stderr, which names these streams in any case.
+    """
+    troubles = {name: one.trouble for name, one in looked.items() if one.trouble}
+    for name, said in troubles.items():
+        (err if as_json else out).print(f"{name}: {said}", markup=False, highlight=False, soft_wrap=True)
+    if troubles:
+        if not as_json:
+            err.print(f"in trouble: {', '.join(troubles)}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1)
 
 

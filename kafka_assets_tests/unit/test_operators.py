@@ -14,6 +14,7 @@ from kafka_assets.cli.asking import milliseconds, shown_time
 from kafka_assets.errors import KafkaAssetsError, SettingsError, UsageError
 from kafka_assets.ledger.claims import record_failure
 from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.stalls import stall
 from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets_tests.commands import Commands
 from kafka_assets_tests.ledgers import Attempt, chunk_of, committed_through, plan, rows
@@ -97,13 +98,45 @@ def test_lag_is_shown_for_each_partition(command: Commands, history: Engine) -> 
 
 @pytest.mark.slow
 def test_that_the_broker_is_away_or_nobody_looks_is_said_in_words(command: Commands, history: Engine) -> None:
-    for words in (["lag"], ["lag", "--json"], ["streams"]):
-        assert "orders: the broker did not answer, so nobody knows" in command(*words, code=1).err
+    for words in ("lag", "streams"):
+        assert "orders: the broker did not answer, so nobody knows" in command(words, code=1).out
+        said = command(words, "--json", code=1)
+        assert "orders: the broker did not answer, so nobody knows" in said.err
+        assert said.json[0]["trouble"].startswith("the broker did not answer, so nobody knows")
     with write(history) as connection:
         connection.execute(text("update kafka_progress set observed_at = '2020-01-01 00:00:00.000000'"))
-    said = command("lag", code=1).err
+    said = command("lag", code=1).out
     assert "orders: nothing was planned of orders for" in said
     assert "the broker does not answer" in said
+
+
+@pytest.mark.slow
+def test_a_stream_that_was_never_planned_has_its_line_and_the_reason(
+    command: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_assets.broker.admin.ALL_DOWN_GRACE", 0.2)
+    why = "nothing of orders was ever planned"
+    [one] = command("streams", "--json", code=1).json
+    assert (one["stream"], one["partitions"], one["trouble"][: len(why)]) == ("orders", 0, why)
+    [one] = command("lag", "--json", code=1).json
+    assert (one["asset"], one["topic"], one["partition"], one["lag"]) == ("orders", "orders", None, None)
+    assert one["trouble"].startswith(why) and NOWHERE in one["trouble"]
+    for words in ("streams", "lag"):
+        said = command(words, code=1).out
+        assert [line.split()[0] for line in said.splitlines()[1:]] == ["orders", "orders:"], said
+        assert f"orders: {why}" in said
+
+
+@pytest.mark.slow
+def test_what_keeps_a_stream_from_landing_stands_beside_where_it_is(
+    command: Commands, history: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_assets.broker.admin.ALL_DOWN_GRACE", 0.2)
+    stall(history, asset="orders", failure="the table has no column 'currency'", code_version="v1")
+    for words in ("streams", "lag"):
+        [one] = command(words, "--json", code=1).json
+        assert "nothing lands: the table has no column 'currency' · " in one["trouble"]
+        assert "nothing lands: the table has no column 'currency'" in command(words, code=1).out
 
 
 @pytest.mark.slow
