@@ -9,7 +9,7 @@ import pytest
 from kafka_assets.audit import bench_ledger, streams
 from kafka_assets.audit.bench_ledger import analyze, desk, reads_of
 from kafka_assets.audit.scratch import scratch_ledger
-from kafka_assets.ledger import behind, derived, health
+from kafka_assets.ledger import behind, derived, health, quarantined
 
 SIZES = (3_000, 9_000)
 FEW = 50
@@ -28,6 +28,8 @@ def grown(url: str, patch: pytest.MonkeyPatch, *, within: float = 1.05) -> dict[
         (health, "LOWEST"),
         (derived, "LOOK"),
         (streams, "QUARANTINED"),
+        (quarantined, "LOOKED"),
+        (quarantined, "LEAST"),
     ):
         patch.setattr(module, name, 10)
     patch.setattr(bench_ledger, "SHOWN", 5)

@@ -30,7 +30,7 @@ from kafka_assets.ledger.janitor import end_expired, end_live
 from kafka_assets.ledger.last_committed import next_offsets
 from kafka_assets.ledger.leases import Lease, ready, take
 from kafka_assets.ledger.publications import Publication, find, results
-from kafka_assets.ledger.quarantined import quarantined
+from kafka_assets.ledger.quarantined import quarantine_reasons, quarantined
 from kafka_assets.ledger.rendering import split
 from kafka_assets.ledger.requests import (
     Due,
@@ -121,6 +121,7 @@ class Desk:
             "command: replay by offsets": self._by_offsets,
             "command: replay by key": self._by_key,
             "command: run, what is left": self._remaining,
+            "command: quarantine list": self._reasons,
             "command: quarantine show": self._quarantined,
             **{f"query: {name}": self._query(query) for name, query in _queries().items()},
             "library: next offsets": lambda: next_offsets(self.engine, group=LANDED),
@@ -255,6 +256,9 @@ class Desk:
 
     def _quarantined(self) -> None:
         quarantined(self.engine, asset=LANDED, limit=SHOWN)
+
+    def _reasons(self) -> None:
+        quarantine_reasons(self.engine, assets=[LANDED], limit=SHOWN)
 
     def _query(self, query: str) -> Operation:
         def ask() -> None:

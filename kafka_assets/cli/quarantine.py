@@ -24,7 +24,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many kinds of reasons.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Count the records in quarantine by the kind of reason and the field, with an example of each."""
+    """Count the newest records in quarantine by the kind of reason and the field, with an example of each."""
     from kafka_assets.ledger.quarantined import quarantine_reasons
     from kafka_assets.settings import load_settings
 
@@ -36,6 +36,7 @@ def list_(
     if as_json:
         print_json(rows)
     else:
+        rows = [{**row, "records": f"{row['records']:,}{'+' if row['more_records'] else ''}"} for row in rows]
         print_table(("asset", "code", "field", "records", "example", "first_at", "last_at"), rows)
 
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
+from kafka_assets.ledger import quarantined
 from kafka_assets.ledger.quarantined import quarantine_reasons
+from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.quarantine import KEPT, headers_json
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows
 
@@ -43,6 +45,27 @@ def test_a_million_reasons_are_told_in_a_few_lines(engine: Engine) -> None:
     ]
     assert found[0].example == 'id: "1" does not fit BIGINT exactly'
     assert [one.field for one in quarantine_reasons(engine, assets=["orders"], limit=1)] == ["id"]
+
+
+def test_of_many_bad_records_the_newest_of_each_partition_are_counted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantined, "LOOKED", 10)
+    monkeypatch.setattr(quarantined, "LEAST", 1)
+    for partition in (0, 1):
+        [key] = plan(engine, slices=[(0, 9)], partition=partition)
+        said = [f'{"id" if offset < 5 else "amount"}: "{offset}" does not fit BIGINT exactly' for offset in range(9)]
+        chunk = chunk_of(key, bad=range(5 if partition else 9))
+        bad = tuple(replace(one, reason=said[one.offset]) for one in chunk.bad)
+        Attempt(engine, [key]).claim().publish(replace(chunk, bad=bad), policy=BadPolicy("quarantine", 1.0))
+    found = quarantine_reasons(engine, assets=["orders", "another"], limit=10)
+    # Of partition 0 the newest five and one more, by which it is known that there are more; of partition 1 all.
+    assert [(one.field, one.records, one.more_records) for one in found] == [("id", 7, True), ("amount", 4, True)]
+    monkeypatch.setattr(quarantined, "LOOKED", 18)
+    found = quarantine_reasons(engine, assets=["orders"], limit=10)
+    assert [(one.field, one.records, one.more_records) for one in found] == [("id", 10, False), ("amount", 4, False)]
+    assert found[0].first_at < found[0].last_at
+    assert quarantine_reasons(engine, assets=["another"], limit=10) == []
 
 
 def test_headers_are_kept_whole_as_long_as_they_are_few_and_short() -> None:
