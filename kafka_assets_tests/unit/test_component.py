@@ -300,6 +300,34 @@ def test_a_file_takes_what_another_one_declares_by_a_relative_import(tmp_path: P
     assert targets == {"paid"}
 
 
+def test_the_version_of_an_asset_below_covers_its_declaration_and_what_it_reads(tmp_path: Path) -> None:
+    def version(*changes: tuple[str, str]) -> str | None:
+        files = [PAYMENTS, LARGE.format(module=".payments")]
+        for old, new in changes:
+            assert any(old in one for one in files)
+            files = [one.replace(old, new) for one in files]
+        for stale in tmp_path.rglob("*.py"):
+            stale.unlink()
+        found = load_assets(written(tmp_path, payments_py=files[0], large_py=files[1]))
+        [large] = [asset for asset in found if _derived(asset)]
+        assert isinstance(large, dg.AssetsDefinition)
+        return large.code_versions_by_key[large.key]
+
+    first = version()
+    assert version() == first
+    # What the function above makes is data to the one below, which no code of its own has changed.
+    assert version(("    return records", "    return records.limit(1)")) == first
+    changed = [
+        version(("id > 10", "id > 11")),
+        version(('target="large"', 'target="large", on_bad="fail"')),
+        version(('target="large"', 'target="larger"')),
+        version(("id BIGINT", "id BIGINT, amount INT")),
+        version(('target="payments"', 'target="paid"')),
+        version(('topic="orders"', 'topic="sold"')),
+    ]
+    assert len({first, *changed}) == 1 + len(changed)
+
+
 def test_a_row_of_a_whole_slice_is_no_record_for_an_asset_below(tmp_path: Path) -> None:
     folder = written(tmp_path, payments_py=PAYMENTS.replace("topic=", 'scope="slice", topic='))
     [payments] = load_assets(folder)
