@@ -10,8 +10,9 @@ from typing import Any
 import dagster as dg
 from sqlalchemy import Engine
 
-from kafka_assets.assets.faults import Fault, fault_of
+from kafka_assets.assets.faults import Fault, divides, fault_of
 from kafka_assets.assets.metadata import as_code
+from kafka_assets.assets.names import DIVIDES
 from kafka_assets.errors import KafkaAssetsError, Retryable, SliceFailed
 from kafka_assets.ledger.stalls import stalls
 from kafka_assets.ledger.waits import Tried, tried
@@ -23,7 +24,11 @@ from kafka_assets.streams import Stream
 def failure_of(error: Exception, engine: Engine, stream: Stream, keys: Sequence[SliceKey]) -> dg.Failure:
     """What Dagster is told when landing these slices has failed. To be raised from the error."""
     said = str(error) if isinstance(error, KafkaAssetsError) else f"{type(error).__name__}: {error}"
-    told: dict[str, Any] = {"slices": readable(keys), "offsets": sum(key.offsets for key in keys)}
+    told: dict[str, Any] = {
+        "slices": readable(keys),
+        "offsets": sum(key.offsets for key in keys),
+        DIVIDES: divides(error),
+    }
     with suppress(KafkaAssetsError):  # a database that does not answer is what has failed, then
         told |= _standing(fault_of(error), engine, stream, keys)
     if isinstance(error, KafkaAssetsError):

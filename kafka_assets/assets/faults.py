@@ -7,7 +7,7 @@ from enum import Enum
 from pyspark.errors import AnalysisException
 
 from kafka_assets.assets.ending import ended
-from kafka_assets.errors import Retryable, Unready
+from kafka_assets.errors import LeaseHeld, RecordsChanged, Retryable, Unready, UpstreamChanged
 
 
 class Fault(Enum):
@@ -21,6 +21,15 @@ class Fault(Enum):
     """The declaration, the table or a right: no slice can land, and none is given up for it."""
     SLICE = "slice"
     """The slice, as far as anybody can tell: it is given up when it has failed alone too often."""
+
+
+_OF_SOME = (LeaseHeld, RecordsChanged, UpstreamChanged)
+"""They pass by themselves, and what they say is of some of a run's slices: the others are not concerned."""
+
+
+def divides(error: BaseException) -> bool:
+    """Whether some of the run's slices may land without the others, where all of them together met this."""
+    return isinstance(error, _OF_SOME) or fault_of(error) is Fault.SLICE
 
 
 def fault_of(error: BaseException) -> Fault:

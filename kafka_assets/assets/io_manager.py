@@ -14,10 +14,11 @@ from sqlalchemy import Engine
 
 from kafka_assets.assets.decorator import declared_by
 from kafka_assets.assets.failure import failure_of
+from kafka_assets.assets.faults import divides
 from kafka_assets.assets.land import Asking, Unlanded, keep_failure, land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
 from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
-from kafka_assets.assets.names import FORCE_TAG
+from kafka_assets.assets.names import DIVIDES, FORCE_TAG
 from kafka_assets.assets.reruns import Asked, asked_of
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, Retryable
@@ -72,7 +73,9 @@ class SliceIOManager(dg.ConfigurableIOManager):
             keys, first = error.failed[0]
             failure = failure_of(first, self.engine, landing.stream, keys)
             said = f"{error} · the first: {failure.description}"
-            raise dg.Failure(said, metadata=failure.metadata, allow_retries=failure.allow_retries) from first
+            # By the last of them it ended, where it did not go on to the end.
+            told = {**failure.metadata, DIVIDES: dg.MetadataValue.bool(divides(error.failed[-1][1]))}
+            raise dg.Failure(said, metadata=told, allow_retries=failure.allow_retries) from first
         except Exception as error:
             raise failure_of(error, self.engine, landing.stream, landing.keys) from error
 

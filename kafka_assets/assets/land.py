@@ -12,12 +12,11 @@ from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
 from kafka_assets.assets.batches import MAX_KEYS, MAX_OFFSETS
-from kafka_assets.assets.faults import Fault, fault_of
+from kafka_assets.assets.faults import Fault, divides, fault_of
 from kafka_assets.assets.landing import Landing
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.errors import (
     KafkaAssetsError,
-    LeaseHeld,
     OffsetsExpired,
     Retryable,
     SliceRefused,
@@ -100,7 +99,7 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
             if len(parts) == 1:
                 raise
             failed.append((keys, error))
-            if not (fault_of(error) is Fault.SLICE or isinstance(error, LeaseHeld)):
+            if not divides(error):
                 break  # what comes after would fail by the same
     if failed:
         raise Unlanded(failed, landed=landed, left=len(wanted) - tried)

@@ -20,6 +20,9 @@ STREAM_METADATA = "kafka_assets/stream"
 LANDS_TAG = "kafka_assets/lands"
 """On every asset whose partitions are slices: what the one sensor is for."""
 
+DIVIDES = "fewer_slices_may_land"
+"""In the metadata of a failed run: whether it is tried again with fewer slices, or could only fail by the same."""
+
 TOKEN_TAG = "kafka_assets/request"
 DIGEST_TAG = "kafka_assets/keys"
 SLICES_TAG = "kafka_assets/slices"

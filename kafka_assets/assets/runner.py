@@ -16,12 +16,14 @@ from typing import Any, Self
 
 import dagster as dg
 
+from kafka_assets import errors
 from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import stream_of, versions_of
 from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
+from kafka_assets.assets.faults import divides
 from kafka_assets.assets.folder import Declared, broken_in, load_assets, streams_in
-from kafka_assets.assets.names import SPARK
+from kafka_assets.assets.names import DIVIDES, SPARK
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.broker.connection import Connection
@@ -42,6 +44,15 @@ SAID = 3
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())  # what a tick warns of stands in what came of it, too: it is said once
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a run carried out here failed."""
+
+    said: str
+    divides: bool
+    """Whether fewer of its slices may land, as far as anybody can tell."""
 
 
 @dataclass
@@ -185,8 +196,8 @@ class Runner:
                 done.runs += 1
                 if failure is not None:
                     self._require_spark()
-                    done.failures.append(failure)
-                    self._say(failure)
+                    done.failures.append(failure.said)
+                    self._say(failure.said)
         except (KeyboardInterrupt, SparkUnavailable):
             with suppress(Retryable):  # else their slices are asked for again a minute later
                 withdraw(self.engine, undone, assets=[stream.asset for stream in self.streams])
@@ -206,7 +217,7 @@ class Runner:
         self._cursor, self._again = found.cursor, False
         return found
 
-    def run(self, request: dg.RunRequest) -> str | None:
+    def run(self, request: dg.RunRequest) -> Failed | None:
         """Carry out a run here; why it failed, if it did.
 
         Raises Stopped where somebody ended it, and SparkUnavailable where there is no Spark.
@@ -239,7 +250,10 @@ class Runner:
             return None
         self._spark_met = False  # that may be why
         failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
-        return f"{first}: " + " ".join((_reason(failed[-1].event_specific_data) if failed else "?").split())
+        if not failed:  # it never came to its slices
+            return Failed(f"{first}: ?", divides=False)
+        why = failed[-1].event_specific_data
+        return Failed(f"{first}: {' '.join(_reason(why).split())}", divides=_divides(why))
 
     def _require_spark(self) -> None:
         """Without one, all runs would fail, each in its turn: it is asked before the first, and after one failed."""
@@ -255,6 +269,15 @@ def _reason(failed: Any) -> str:
     if told is not None and told.description:
         return told.description
     return "?" if said is None else (said.cause or said).message
+
+
+def _divides(failed: Any) -> bool:
+    """Whether a step's failure may be that of some of its slices; one that nobody judged is told by its name."""
+    told, said = failed.user_failure_data, failed.error
+    if told is not None and DIVIDES in told.metadata:
+        return bool(told.metadata[DIVIDES].value)
+    kind = None if said is None else getattr(errors, (said.cause or said).cls_name or "", None)
+    return not (isinstance(kind, type) and issubclass(kind, errors.KafkaAssetsError)) or divides(kind(""))
 
 
 def _interrupted(event: dg.DagsterEvent) -> bool:

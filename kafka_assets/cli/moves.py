@@ -26,6 +26,7 @@ from kafka_assets.cli.stopped import ends_on_signals
 from kafka_assets.errors import UsageError
 
 if TYPE_CHECKING:
+    from kafka_assets.assets.replaying import Replayed
     from kafka_assets.ledger.slice_list import Listed, Wanted
     from kafka_assets.slices import SliceKey
 
@@ -114,13 +115,7 @@ def replay(
 
         with Runner(settings, only=[stream], say=say, verbose=verbose) as runner:
             done = land_again(runner, found, [one.key for one in slices], force=force)
-    if as_json:
-        failures = {str(key): why for key, why in done.failed.items()}
-        print_json({"replayed": [str(key) for key in done.landed], "failed": failures, "left": left})
-    else:
-        for why in done.failed.values():
-            say(why)
-        out.print(f"{len(done.landed):,} slices landed again; {len(done.failed):,} failed, and have what they had")
+    _tell_replayed(done, left, as_json=as_json)
     if done.failed:
         raise typer.Exit(1)
 
@@ -171,6 +166,23 @@ def skip(
         print_json({"skipped": [str(key) for key in chosen.keys], "left": left, "offsets": offsets})
     else:
         out.print(f"skipped {offsets:,} offsets in {len(chosen.keys)} slices")
+
+
+def _tell_replayed(done: Replayed, left: dict[str, str], *, as_json: bool) -> None:
+    if as_json:
+        told = {
+            "replayed": [str(key) for key in done.landed],
+            "failed": {str(key): why for key, why in done.failed.items()},
+            "untried": [str(key) for key in done.untried],
+            "left": left,
+        }
+        print_json(told)
+        return
+    for why in dict.fromkeys(done.failed.values()):
+        err.print(why, markup=False, highlight=False, soft_wrap=True)
+    out.print(f"{len(done.landed):,} slices landed again; {len(done.failed):,} failed, and have what they had")
+    if done.untried:
+        out.print(f"{len(done.untried):,} more were not tried: what ended it is no slice's fault")
 
 
 def _wanted(

@@ -20,7 +20,7 @@ def test_slices_land_again_in_place_of_what_they_had(project: Project, command: 
     _spoil(project)
 
     done = command("replay", "again", "again:0:0-100", "--yes", "--json").json
-    assert done == {"replayed": ["again:0:0-100"], "failed": {}, "left": {}}
+    assert done == {"replayed": ["again:0:0-100"], "failed": {}, "untried": [], "left": {}}
     assert _spoilt(project) == 200
     # Every slice that meets the range, though it begins before it or ends after it.
     done = command("replay", "again", "--partition", "0", "--from", "150", "--to", "201", "--yes", "--json").json

@@ -15,7 +15,7 @@ from typing import Any, cast
 import dagster as dg
 import pytest
 
-from kafka_assets.assets import ending
+from kafka_assets.assets import ending, replaying
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.landing import Landing
@@ -24,7 +24,16 @@ from kafka_assets.assets.replaying import replay
 from kafka_assets.assets.runner import Runner
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
-from kafka_assets.errors import BrokerUnavailable, LedgerBusy, TableIncompatible, TopicChanged
+from kafka_assets.errors import (
+    BrokerUnavailable,
+    DiskFull,
+    LeaseHeld,
+    LedgerBusy,
+    SparkUnavailable,
+    TableIncompatible,
+    TopicChanged,
+    UpstreamChanged,
+)
 from kafka_assets.faults import armed
 from kafka_assets.ledger import meeting
 from kafka_assets.settings import load_settings
@@ -188,14 +197,21 @@ def test_ctrl_c_ends_it_where_nobody_hears_signals_as_well(desk: Desk, landing: 
     assert len(desk.instance.get_runs()) == 1
 
 
-def test_a_replay_that_is_ended_is_not_tried_by_halves(desk: Desk, landing: Callable[..., Runner]) -> None:
+@pytest.fixture
+def planned(desk: Desk) -> list[SliceKey]:
+    """Two slices, which one run lands."""
     desk.broker.set("orders", 20)
     desk.stream = orders()
     desk.tick()
-    keys = [SliceKey.parse(key) for key in desk.keys]
+    return [SliceKey.parse(key) for key in desk.keys]
+
+
+def test_a_replay_that_is_ended_is_not_tried_by_halves(
+    desk: Desk, landing: Callable[..., Runner], planned: list[SliceKey]
+) -> None:
     runner = landing(lambda: tell(signal.SIGTERM), claimed=True)
     with pytest.raises(Stopped), ending.ended_by_signals(), runner:
-        replay(runner, runner.streams[0], keys)
+        replay(runner, runner.streams[0], planned)
     assert len(desk.instance.get_runs()) == 1
     assert rows(desk.engine, "select attempt, failures_alone from kafka_claim") == [(1, 0), (1, 0)]
 
@@ -213,6 +229,55 @@ def test_what_keeps_all_slices_from_landing_ends_it_soon_and_is_tried_again_by_t
         assert "it has no column 'currency'" in done.troubles[0]
         assert len(desk.instance.get_runs()) == runs
     assert done.waits[0].startswith("orders:0:0-1000000 waits: to be tried again; the last attempt failed: it has no")
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def happens() -> None:
+        raise error
+
+    return happens
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SparkUnavailable("Spark is away"), LedgerBusy("the database is away"), DiskFull("the disk is full"),
+        TableIncompatible("it has no column 'currency'"), BrokerUnavailable("no broker answered"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_a_replay_that_fails_by_no_slices_fault_is_not_tried_by_halves(
+    desk: Desk, landing: Callable[..., Runner], planned: list[SliceKey], error: Exception, claimed: bool
+) -> None:
+    with landing(raising(error), claimed=claimed) as runner:
+        done = replay(runner, runner.streams[0], planned)
+    assert len(desk.instance.get_runs()) == 1
+    assert list(done.failed) == planned
+    assert done.ended is not None and error.args[0] in done.ended
+
+
+def test_a_replay_leaves_what_could_only_fail_by_the_same(
+    desk: Desk, landing: Callable[..., Runner], planned: list[SliceKey], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "MAX_OFFSETS", 10)  # a batch of each
+    with landing(raising(DiskFull("the disk is full")), claimed=True) as runner:
+        done = replay(runner, runner.streams[0], planned)
+    assert len(desk.instance.get_runs()) == 1
+    assert (list(done.failed), done.untried) == (planned[:1], planned[1:])
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no good"), LeaseHeld("another run holds one"), UpstreamChanged("one is not committed")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_a_replay_that_fails_by_some_slice_is_halved_until_it_is_named(
+    desk: Desk, landing: Callable[..., Runner], planned: list[SliceKey], error: Exception
+) -> None:
+    with landing(raising(error), claimed=True) as runner:
+        done = replay(runner, runner.streams[0], planned)
+    assert len(desk.instance.get_runs()) == 3
+    assert (list(done.failed), done.ended, done.untried) == (planned, None, [])
 
 
 @pytest.mark.parametrize("verbose", [False, True])
