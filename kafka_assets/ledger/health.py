@@ -27,7 +27,7 @@ from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.constructs import now_ms, target_clause
 from kafka_assets.ledger.engine import read, snapshot
 from kafka_assets.ledger.gone import not_gone
-from kafka_assets.ledger.index_hints import by_slice, by_start
+from kafka_assets.ledger.index_hints import bad_of_slice, by_start
 from kafka_assets.ledger.publications import each
 from kafka_assets.ledger.requests import waits
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -322,7 +322,7 @@ def _by_offsets(connection: Connection, target: str) -> bool:
 def _counted(connection: Connection, ids: Sequence[int], target: str | None) -> dict[int, Any]:
     """Books and tables by one statement: between two, a replay might commit."""
     p, s, q = t.publication.c, t.slice_.c, t.quarantine.c
-    bad = by_slice(
+    bad = bad_of_slice(
         select(func.count()).select_from(t.quarantine).where(q.slice_id == p.slice_id, q.asset == p.asset)
     ).scalar_subquery()
     rows: Any = literal(0)

@@ -21,9 +21,19 @@ def by_start(statement: Selected) -> Selected:
     return _forced(statement, t.slice_, "kafka_slice_start")
 
 
-def by_slice(statement: Selected) -> Selected:
+def bad_of_slice(statement: Selected) -> Selected:
     """Bad records of one slice: by the primary key all those of the asset would be read."""
     return _forced(statement, t.quarantine, "kafka_quarantine_by_slice")
+
+
+def results_of_slice(statement: Selected) -> Selected:
+    """Publications of one slice: by kafka_publication_uncommitted all that were ever committed would be read."""
+    return _forced(statement, t.publication, "kafka_publication_slice")
+
+
+def uncommitted(statement: Selected) -> Selected:
+    """Publications that are not committed, in the order of their ids: by the primary key all would be read."""
+    return _forced(statement, t.publication, "kafka_publication_uncommitted")
 
 
 def _forced(statement: Selected, table: FromClause, index: str) -> Selected:
