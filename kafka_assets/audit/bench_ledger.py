@@ -47,6 +47,7 @@ from kafka_assets.ledger.slice_list import Wanted, find_slices, list_slices
 from kafka_assets.ledger.sources import known_partitions, known_sources, source_in
 from kafka_assets.ledger.stalls import stall, stalls
 from kafka_assets.ledger.standing import ends_of, remaining
+from kafka_assets.ledger.waits import waits
 from kafka_assets.ledger.windows import Author
 from kafka_assets.plan import NewSlice, Offsets, SkipPolicy
 from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
@@ -253,6 +254,7 @@ class Desk:
 
     def _remaining(self) -> None:
         remaining(self.engine, ends_of(self.engine, assets=sorted(self.streams)))
+        waits(self.engine, asset=LANDED, limit=SHOWN)
 
     def _quarantined(self) -> None:
         quarantined(self.engine, asset=LANDED, limit=SHOWN)

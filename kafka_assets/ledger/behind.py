@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, Select, func, select
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.index_hints import by_start
 from kafka_assets.ledger.publications import each
 from kafka_assets.plan import SKIP_REASON, Backlog, SkipPolicy, jump
 from kafka_assets.streams import Stream
@@ -85,7 +86,7 @@ def last_jump_ms(connection: Connection, place: Place, *, within: timedelta) -> 
     s = t.slice_.c
     before: int | None = None
     while True:
-        page = (
+        page = by_start(
             select(s.start_offset, s.kind, s.reason, s.created_at, now_ms().label("now"))
             .where(s.source_id == place[0], s.partition == place[1])
             .order_by(s.start_offset.desc())
@@ -114,13 +115,12 @@ def skipped_lately(connection: Connection, places: Sequence[Place]) -> int:
     s = t.slice_.c
     left_out: list[Select[Any]] = []
     for source_id, partition in places:
-        newest = (
+        newest = by_start(
             select(s.kind, s.start_offset, s.end_offset)
             .where(s.source_id == source_id, s.partition == partition)
             .order_by(s.start_offset.desc())
             .limit(LATELY)
-            .subquery()
-        )
+        ).subquery()
         offsets = func.sum(newest.c.end_offset - newest.c.start_offset)
         left_out.append(select(offsets.label("offsets")).where(newest.c.kind == "skipped"))
     return sum(int(row.offsets or 0) for row in each(connection, left_out))

@@ -26,6 +26,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.index_hints import by_start
 from kafka_assets.ledger.publications import batches, each
 
 PER_PARTITION = 1000
@@ -159,7 +160,7 @@ def _page(asset: str, place: _Place, *, above: int, limit: int) -> Select[Any]:
     s, p = t.slice_.c, t.publication.alias("its").c
     # Asked slice by slice, as in `committed.uncommitted_by`.
     its = select(p.id).where(p.slice_id == s.id, p.asset == asset).scalar_subquery().label("its")
-    return (
+    return by_start(
         select(s.id, s.start_offset, s.end_offset, s.kind, its)
         .where(
             s.source_id == place[0],

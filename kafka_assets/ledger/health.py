@@ -27,6 +27,7 @@ from kafka_assets.ledger.committed import uncommitted_by
 from kafka_assets.ledger.constructs import now_ms, target_clause
 from kafka_assets.ledger.engine import read, snapshot
 from kafka_assets.ledger.gone import not_gone
+from kafka_assets.ledger.index_hints import bad_of_slice, by_start
 from kafka_assets.ledger.publications import each
 from kafka_assets.ledger.requests import waits
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -147,7 +148,7 @@ def _tails(connection: Connection, asset: str, through: Mapping[_Partition, int]
     def tail(place: _Partition, above: int) -> Select[Any]:
         mine = and_(s.source_id == place[0], s.partition == place[1], s.start_offset >= above)
         open_ = and_(s.kind == "normal", uncommitted_by(asset))
-        lowest = (
+        lowest = by_start(
             select(
                 s.start_offset,
                 s.end_offset,
@@ -157,9 +158,9 @@ def _tails(connection: Connection, asset: str, through: Mapping[_Partition, int]
             .where(mine)
             .order_by(s.start_offset)
             .limit(LOWEST)
-            .subquery()
-        )
-        newest = select(s.end_offset).where(mine).order_by(s.start_offset.desc()).limit(1).scalar_subquery()
+        ).subquery()
+        last = select(s.end_offset).where(mine).order_by(s.start_offset.desc()).limit(1)
+        newest = by_start(last).scalar_subquery()
         c = lowest.c
         return select(
             literal(place[0]).label("source_id"),
@@ -285,7 +286,7 @@ def _lately(place: _Partition) -> Select[Any]:
     read down to the first slice of all where few of the newest are committed."""
     o = t.slice_.c
     slices = select(o.start_offset).where(o.source_id == place[0], o.partition == place[1])
-    first = slices.order_by(o.start_offset.desc()).limit(1).offset(LATELY).scalar_subquery()
+    first = by_start(slices.order_by(o.start_offset.desc()).limit(1).offset(LATELY)).scalar_subquery()
     return select(
         literal(place[0]).label("source_id"),
         literal(place[1]).label("partition"),
@@ -306,7 +307,7 @@ def _committed(asset: str, place: _Partition, *, above: int | None = None, below
     )  # fmt: skip
     if above is not None:
         statement = statement.where(s.start_offset >= above)
-    return statement if below is None else statement.where(s.start_offset < below)
+    return by_start(statement if below is None else statement.where(s.start_offset < below))
 
 
 def _by_offsets(connection: Connection, target: str) -> bool:
@@ -321,7 +322,9 @@ def _by_offsets(connection: Connection, target: str) -> bool:
 def _counted(connection: Connection, ids: Sequence[int], target: str | None) -> dict[int, Any]:
     """Books and tables by one statement: between two, a replay might commit."""
     p, s, q = t.publication.c, t.slice_.c, t.quarantine.c
-    bad = select(func.count()).where(q.slice_id == p.slice_id, q.asset == p.asset).scalar_subquery()
+    bad = bad_of_slice(
+        select(func.count()).select_from(t.quarantine).where(q.slice_id == p.slice_id, q.asset == p.asset)
+    ).scalar_subquery()
     rows: Any = literal(0)
     if target is not None:
         o = target_clause(target, SOURCE, PARTITION, OFFSET).c

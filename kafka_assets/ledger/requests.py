@@ -12,6 +12,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.gone import not_gone
+from kafka_assets.ledger.index_hints import uncommitted
 from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.slices import SliceKey
 
@@ -133,7 +134,7 @@ def rearm(engine: Engine, *, asset: str, code_version: str, max_attempts: int, l
     """
     p, s, c = t.publication.c, t.slice_.c, t.claim.c
     with read(engine) as connection:
-        found = connection.scalars(
+        given_up_by_others = (
             select(p.id)
             .join_from(t.publication, t.slice_, p.slice_id == s.id)
             .join(t.claim, c.publication_id == p.id)
@@ -147,7 +148,8 @@ def rearm(engine: Engine, *, asset: str, code_version: str, max_attempts: int, l
             )
             .order_by(p.id)
             .limit(limit)
-        ).all()
+        )
+        found = connection.scalars(uncommitted(given_up_by_others)).all()
     if not found:
         return 0
     with write(engine) as connection:

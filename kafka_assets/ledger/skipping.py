@@ -11,6 +11,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance_all
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.index_hints import results_of_slice
 from kafka_assets.ledger.planning import commit_plan
 from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.ledger.retries import retried
@@ -96,7 +97,8 @@ def _refuse_done(connection: Connection, number: int, key: SliceKey) -> tuple[in
             why="a live consumer is growing it" if row.is_open else f"it is {row.kind} already",
             cure=f"leave it out ({closed_when(connection, number)})" if row.is_open else "leave it out",
         )
-    owner = connection.scalar(select(p.asset).where(p.slice_id == number, p.state == "committed").limit(1))
+    results = select(p.asset).where(p.slice_id == number, p.state == "committed")
+    owner = connection.scalar(results_of_slice(results).limit(1))
     if owner is not None:
         raise SliceRefused(
             f"slice {key} cannot be skipped",

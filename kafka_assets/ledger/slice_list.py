@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, select
 from kafka_assets.errors import UsageError
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.index_hints import by_start
 from kafka_assets.slices import SliceKey
 
 STATES = ("planned", "committed", "failed", "lost", "skipped", "open")
@@ -79,7 +80,8 @@ def list_slices(
             # Partition by partition, from its newest slice backwards: only so every database reads no more than it has
             # to say.
             chosen = _slices(asset).where(*_at(place, wanted), *_in_state(state, place, asset), *_meeting(wanted))
-            found += connection.execute(chosen.order_by(t.slice_.c.start_offset.desc()).limit(limit))
+            chosen = chosen.order_by(t.slice_.c.start_offset.desc()).limit(limit)
+            found += connection.execute(by_start(chosen) if state is None else chosen)
     newest = sorted(found, key=lambda row: row.id, reverse=True)[:limit]
     return sorted(map(_listed, newest), key=lambda one: one.key)
 

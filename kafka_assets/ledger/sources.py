@@ -14,6 +14,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import read, write
+from kafka_assets.ledger.index_hints import results_of_slice
 from kafka_assets.ledger.publications import batches, lock_rows
 from kafka_assets.ledger.windows import close_windows, open_windows
 
@@ -207,7 +208,7 @@ def _uncommitted(connection: Connection, source_id: int) -> list[int]:
         .group_by(g.partition, g.origin)
     ).all()
     # Counted slice by slice, by an index: NOT IN made a list of all that was ever committed.
-    committed = (
+    committed = results_of_slice(
         select(func.count()).where(p.slice_id == s.id, p.state == "committed").select_from(t.publication)
     ).scalar_subquery()
     found: list[int] = []

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, select
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
 from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.index_hints import uncommitted
 from kafka_assets.ledger.publications import batches, find
 from kafka_assets.slices import SliceKey
 
@@ -31,7 +32,7 @@ def waits(engine: Engine, *, asset: str, limit: int) -> list[Wait]:
     """The oldest of an asset's slices that wait, and are not given up."""
     p, s, src, c = t.publication.c, t.slice_.c, t.source.c, t.claim.c
     with read(engine) as connection:
-        rows = connection.execute(
+        oldest = (
             select(
                 src.topic, src.incarnation, s.partition, s.start_offset, s.end_offset, s.is_open, c.run_id, c.failure,
                 (c.lease_until - now_ms()).label("held_ms"), (c.not_before - now_ms()).label("pause_ms"),
@@ -45,7 +46,8 @@ def waits(engine: Engine, *, asset: str, limit: int) -> list[Wait]:
             )
             .order_by(p.id)
             .limit(limit)
-        ).all()  # fmt: skip
+        )  # fmt: skip
+        rows = connection.execute(uncommitted(oldest)).all()
     return [
         Wait(asset, SliceKey(row.topic, row.incarnation, row.partition, row.start_offset, row.end_offset), _why(row))
         for row in rows

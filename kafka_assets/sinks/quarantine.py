@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts, storable
+from kafka_assets.ledger.index_hints import bad_of_slice
 from kafka_assets.ledger.publications import Publication
 from kafka_assets.reasons import Kind, kind_of
 from kafka_assets.records import BadRecord
@@ -30,7 +31,8 @@ def delete_quarantine(connection: Connection, publication: Publication) -> None:
     """
     q = t.quarantine.c
     place = select(q.kafka_partition, q.kafka_offset, q.kafka_source)
-    found = connection.execute(place.where(q.slice_id == publication.slice_id, q.asset == publication.asset)).all()
+    mine = place.where(q.slice_id == publication.slice_id, q.asset == publication.asset)
+    found = connection.execute(bad_of_slice(mine)).all()
     if found:
         connection.execute(
             delete(t.quarantine).where(

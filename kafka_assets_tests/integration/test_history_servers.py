@@ -13,7 +13,7 @@ UNDER_LOCKS = ("run:", "live:", "tick: a topic created again", "tick: plan", "ti
 def test_no_operation_reads_history(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert grown(request.getfixturevalue(f"{server}_url"), monkeypatch, within=1.2) == {}
+    assert grown(request.getfixturevalue(f"{server}_url"), monkeypatch, within=1.2, loaded=True) == {}
 
 
 def test_what_holds_locks_reads_no_history(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
