@@ -15,7 +15,7 @@ from kafka_assets.assets.broken_file import BrokenFile
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.sharing import shared
 from kafka_assets.assets.yaml_files import assets_in
-from kafka_assets.errors import KafkaAssetsError, StreamError
+from kafka_assets.errors import KafkaAssetsError, StreamError, UsageError
 from kafka_assets.streams import Stream
 
 _PACKAGE = "kafka_assets_streams"
@@ -67,6 +67,32 @@ def streams_in(declared: Iterable[Declared]) -> list[Stream]:
 def broken_in(declared: Iterable[Declared]) -> list[BrokenFile]:
     """The files among it that could not be read."""
     return [one for one in declared if isinstance(one, BrokenFile)]
+
+
+def chosen_asset(declared: Sequence[Declared], name: str) -> dg.AssetsDefinition:
+    """The asset that declares the stream of this name."""
+    [stream] = chosen(declared, [name])
+    assets = (one for one in declared if isinstance(one, dg.AssetsDefinition))
+    return next(one for one in assets if (found := stream_of(one)) is not None and found.name == stream.name)
+
+
+def chosen(declared: Sequence[Declared], only: Sequence[str]) -> list[Stream]:
+    """The declared streams, or those of them that are named."""
+    streams = streams_in(declared)
+    names = {stream.name for stream in streams}
+    if unknown := [name for name in only if name not in names]:
+        if broken := broken_in(declared):
+            raise StreamError(
+                f"there is no stream {unknown[0]!r} in the files that can be read",
+                why=" | ".join(f"{one.error.what}" for one in broken),
+                cure=f"correct {', '.join(str(one.path) for one in broken)}",
+            )
+        raise UsageError(
+            f"there is no stream {unknown[0]!r}",
+            why=f"declared are: {', '.join(sorted(names)) or 'none'}",
+            cure="name one of them; KAFKA_ASSETS_STREAMS says where they are declared",
+        )
+    return [stream for stream in streams if not only or stream.name in only]
 
 
 def _named_alike(
