@@ -11,6 +11,8 @@ WORKERS ?= 4
 MUTANTS ?=
 RUNS ?=
 KILLS ?=
+# Where this is set, each of hundreds of processes compiles all that it imports, and pytest rewrites every test anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast properties mutants memory campaign soak-sessions soak-up screenshots lint setup lock jars-lock clean
 

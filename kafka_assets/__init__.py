@@ -58,11 +58,17 @@ _HOMES = {
 }
 
 
+_DECORATORS = {"kafka_asset", "slice_asset"}
+"""Whoever imports one of them may make UDFs in the next line."""
+
+
 def __getattr__(name: str) -> Any:
     """Load Dagster and Spark only when somebody asks for what needs them: the command line starts at once."""
     if name in _HOMES:
         from importlib import import_module
 
+        if name in _DECORATORS:
+            import_module("kafka_assets.spark.parcels").install()
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

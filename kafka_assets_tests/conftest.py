@@ -57,6 +57,7 @@ def pytest_collection_finish() -> None:
     """What was imported stays: to look through it for garbage again and again takes a sixth of the unit tests' time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what it puts into the background so, and tests send themselves a Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +66,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """A folder for the services of this run, which its first process makes, and its workers are told of."""
+    gc.disable()  # until all is imported
     if worker := getattr(config, "workerinput", None):
         config.stash[SERVICES] = Path(worker["services"])
         return

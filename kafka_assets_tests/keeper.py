@@ -32,12 +32,12 @@ class Keeper:
 
 def wait_and_end(run: Path, temporary: Path) -> None:
     """Wait for the end of the run; then end its processes, and services whose state lies in one of these folders."""
-    sys.stdin.read()
     import psutil
 
     from kafka_assets import devstack
     from kafka_assets.devstack import processes
 
+    sys.stdin.read()
     left: list[psutil.Process] = []
     states: set[Path] = set()
     for process in psutil.process_iter():

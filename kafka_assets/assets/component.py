@@ -8,10 +8,9 @@ import dagster as dg
 from pydantic import Field
 
 from kafka_assets.assets.appearance import Appearance
-from kafka_assets.assets.checks import checks_of
-from kafka_assets.assets.decorator import as_they_come, build_asset
+from kafka_assets.assets.decorator import build_asset
+from kafka_assets.assets.making import as_they_come
 from kafka_assets.assets.scaffolding import TopicScaffolder
-from kafka_assets.assets.serving import components_of, serving
 from kafka_assets.errors import StreamError
 from kafka_assets.ledger.dagster_storage import refuse_storage
 from kafka_assets.streams import Stream, declare
@@ -98,6 +97,10 @@ class KafkaTopic(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The asset; the first of all components brings what they share, where no `KafkaStreams` does."""
+        # They load Spark, and who only lists what is declared in YAML needs the asset alone.
+        from kafka_assets.assets.checks import checks_of
+        from kafka_assets.assets.serving import components_of, serving
+
         refuse_storage()
         components = components_of(context)
         everyone = [one for one in components if isinstance(one, KafkaTopic)]
@@ -111,6 +114,8 @@ class KafkaStreams(dg.Component, dg.Model, dg.Resolvable):
     """What the streams of a project share, where no KafkaTopic brings it: sensors, resources, checks and topics."""
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        from kafka_assets.assets.serving import components_of, serving
+
         refuse_storage()
         components = components_of(context)
         if sum(isinstance(one, KafkaStreams) for one in components) > 1:

@@ -5,27 +5,23 @@ import hashlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
-from pyspark.sql import DataFrame
 
 from kafka_assets.assets.appearance import Appearance, source_key
-from kafka_assets.assets.landing import Landing
-from kafka_assets.assets.making import called, making
+from kafka_assets.assets.making import as_they_come, called, making
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK, STREAM_METADATA, Brought
 from kafka_assets.errors import StreamError
 from kafka_assets.forms import ArrowForm, ArrowFunction, keep_form
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
-from kafka_assets.spark import early_udfs, parcels
 from kafka_assets.streams import Stream, declare, require_columns
 
-Transform = Callable[..., DataFrame]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-# Before a user's file makes its first UDF, and before the first of them travels.
-early_udfs.install()
-parcels.install()
+Transform = Callable[..., "DataFrame"]
 
 
 def kafka_asset(
@@ -58,11 +54,6 @@ def kafka_asset(
         return build_asset(stream, function, shown, arrow=arrow)
 
     return decorate
-
-
-def as_they_come(records: DataFrame) -> DataFrame:
-    """The function of an asset that has none of its own."""
-    return records
 
 
 def build_asset(
@@ -105,6 +96,9 @@ def _asset(stream: Stream, function: Transform, appearance: Appearance) -> dg.As
     )
 
     def land(context: dg.AssetExecutionContext) -> Any:
+        # Spark is for runs: who only lists what is declared does not load it.
+        from kafka_assets.assets.landing import Landing
+
         def tell(key: str, metadata: Mapping[str, Any]) -> None:
             context.add_asset_metadata(dict(metadata), partition_key=key)
 

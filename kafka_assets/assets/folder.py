@@ -15,7 +15,7 @@ from kafka_assets.assets.broken_file import BrokenFile
 from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.sharing import shared
 from kafka_assets.assets.yaml_files import assets_in
-from kafka_assets.errors import KafkaAssetsError, StreamError
+from kafka_assets.errors import KafkaAssetsError, StreamError, UsageError
 from kafka_assets.spark.project_modules import STREAMS
 from kafka_assets.streams import Stream
 
@@ -65,6 +65,32 @@ def streams_in(declared: Iterable[Declared]) -> list[Stream]:
 def broken_in(declared: Iterable[Declared]) -> list[BrokenFile]:
     """The files among it that could not be read."""
     return [one for one in declared if isinstance(one, BrokenFile)]
+
+
+def chosen_asset(declared: Sequence[Declared], name: str) -> dg.AssetsDefinition:
+    """The asset that declares the stream of this name."""
+    [stream] = chosen(declared, [name])
+    assets = (one for one in declared if isinstance(one, dg.AssetsDefinition))
+    return next(one for one in assets if (found := stream_of(one)) is not None and found.name == stream.name)
+
+
+def chosen(declared: Sequence[Declared], only: Sequence[str]) -> list[Stream]:
+    """The declared streams, or those of them that are named."""
+    streams = streams_in(declared)
+    names = {stream.name for stream in streams}
+    if unknown := [name for name in only if name not in names]:
+        if broken := broken_in(declared):
+            raise StreamError(
+                f"there is no stream {unknown[0]!r} in the files that can be read",
+                why=" | ".join(f"{one.error.what}" for one in broken),
+                cure=f"correct {', '.join(str(one.path) for one in broken)}",
+            )
+        raise UsageError(
+            f"there is no stream {unknown[0]!r}",
+            why=f"declared are: {', '.join(sorted(names)) or 'none'}",
+            cure="name one of them; KAFKA_ASSETS_STREAMS says where they are declared",
+        )
+    return [stream for stream in streams if not only or stream.name in only]
 
 
 def _named_alike(
@@ -120,12 +146,15 @@ def _as_package(folder: Path) -> None:
 
 
 def _load(path: Path, stem: str) -> object:
+    from kafka_assets.spark import parcels
+
     name = f"{STREAMS}.{stem}"
     if name in sys.modules:  # another file has imported it: run again, it would declare its assets twice
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise StreamError(f"{path} cannot be loaded", cure="give it a name that ends in .py")
+    parcels.install()
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import dagster as dg
-from pyspark.sql import DataFrame
 
 from kafka_assets.assets.ending import ended
 from kafka_assets.assets.names import IO_MANAGER
@@ -16,8 +15,10 @@ from kafka_assets.assets.run_tags import digest_of
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, StreamError
 from kafka_assets.slices import SliceKey, digest
 from kafka_assets.spark.project_modules import claim
-from kafka_assets.spark.reached import reached
 from kafka_assets.streams import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @runtime_checkable
@@ -45,6 +46,8 @@ def making(
     What is raised here is written into the claims, as what is raised later: else nobody would count it, and the
     slices would be asked for each minute, for ever. Somebody's ending the run is no failure.
     """
+    from kafka_assets.spark.reached import reached
+
     verify_keys(keys, context.run.tags)
     try:
         with reached():
@@ -64,10 +67,17 @@ def making(
         raise failure from error
 
 
+def as_they_come(records: DataFrame) -> DataFrame:
+    """The function of an asset that has none of its own."""
+    return records
+
+
 def called(
     function: Callable[..., object], stream: Stream, context: dg.AssetExecutionContext | None
 ) -> Callable[[DataFrame], DataFrame]:
     """The function as a landing calls it, with the context where it takes one."""
+    from pyspark.sql import DataFrame
+
     claim(function)
 
     def transform(records: DataFrame) -> DataFrame:

@@ -18,24 +18,23 @@ import dagster as dg
 
 from kafka_assets import errors
 from kafka_assets.assets.by_hand import flushing
-from kafka_assets.assets.decorator import stream_of, versions_of
+from kafka_assets.assets.decorator import versions_of
 from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
 from kafka_assets.assets.faults import divides
-from kafka_assets.assets.folder import Declared, broken_in, load_assets, streams_in
+from kafka_assets.assets.folder import Declared, chosen, load_assets
 from kafka_assets.assets.names import DIVIDES, SPARK
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
-from kafka_assets.errors import Retryable, SparkUnavailable, StreamError, UsageError
+from kafka_assets.errors import Retryable, SparkUnavailable
 from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.requests import given_up, withdraw
 from kafka_assets.ledger.standing import Remaining, ends_of, remaining, standing_of
 from kafka_assets.ledger.waits import waits
 from kafka_assets.settings import Settings
-from kafka_assets.streams import Stream
 
 PAUSE = 0.5
 """Seconds between two ticks that found nothing to do."""
@@ -285,32 +284,6 @@ def _interrupted(event: dg.DagsterEvent) -> bool:
     reason = getattr(event.event_specific_data, "failure_reason", None)
     canceled = event.event_type == dg.DagsterEventType.RUN_CANCELED
     return canceled or getattr(reason, "value", None) == "UNEXPECTED_TERMINATION"
-
-
-def chosen_asset(declared: Sequence[Declared], name: str) -> dg.AssetsDefinition:
-    """The asset that declares the stream of this name."""
-    [stream] = chosen(declared, [name])
-    assets = (one for one in declared if isinstance(one, dg.AssetsDefinition))
-    return next(one for one in assets if (found := stream_of(one)) is not None and found.name == stream.name)
-
-
-def chosen(declared: Sequence[Declared], only: Sequence[str]) -> list[Stream]:
-    """The declared streams, or those of them that are named."""
-    streams = streams_in(declared)
-    names = {stream.name for stream in streams}
-    if unknown := [name for name in only if name not in names]:
-        if broken := broken_in(declared):
-            raise StreamError(
-                f"there is no stream {unknown[0]!r} in the files that can be read",
-                why=" | ".join(f"{one.error.what}" for one in broken),
-                cure=f"correct {', '.join(str(one.path) for one in broken)}",
-            )
-        raise UsageError(
-            f"there is no stream {unknown[0]!r}",
-            why=f"declared are: {', '.join(sorted(names)) or 'none'}",
-            cure="name one of them; KAFKA_ASSETS_STREAMS says where they are declared",
-        )
-    return [stream for stream in streams if not only or stream.name in only]
 
 
 def _home(settings: Settings) -> Path:

@@ -164,7 +164,7 @@ def the_declared(settings: Settings, only: Sequence[str]) -> list[Declared]:
 
 def the_streams(settings: Settings, only: Sequence[str]) -> list[Stream]:
     """The declared streams, or those of them that are named."""
-    from kafka_assets.assets.runner import chosen
+    from kafka_assets.assets.folder import chosen
 
     return chosen(the_declared(settings, only), only)
 

@@ -64,7 +64,7 @@ def live(
     child: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Consume a stream in a group, each batch committed with its offsets; SIGTERM and Ctrl-C drain, and end with 0."""
-    from kafka_assets.assets.runner import chosen_asset
+    from kafka_assets.assets.folder import chosen_asset
     from kafka_assets.broker.membership import Membership
     from kafka_assets.forms import form_of
     from kafka_assets.live.collecting import seldom_collected

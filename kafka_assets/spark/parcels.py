@@ -31,7 +31,7 @@ from pyspark import cloudpickle
 from pyspark.serializers import CloudPickleSerializer
 
 from kafka_assets.errors import StreamError
-from kafka_assets.spark import project_modules
+from kafka_assets.spark import early_udfs, project_modules
 from kafka_assets.spark.project_modules import Source
 
 _CACHED: Any = type(functools.lru_cache(len))
@@ -43,7 +43,11 @@ _plain: Any = cast(Any, CloudPickleSerializer).dumps
 
 
 def install() -> None:
-    """From here on functions that this process hands to Spark travel so; it does nothing a second time."""
+    """From here on functions that this process hands to Spark travel so, and UDFs may be made before a session.
+
+    To be called before a user's file makes its first UDF; it does nothing a second time.
+    """
+    early_udfs.install()
     CloudPickleSerializer.dumps = _dumps  # type: ignore[method-assign]
 
 

@@ -24,7 +24,6 @@ STEPS = st.lists(st.one_of(BROKER_ENDS, st.sampled_from(["tick", "land", "other"
 
 
 @pytest.mark.slow  # all of them together
-@pytest.mark.usefixtures("unsynced")
 class TestBehindOnSQLite(BehindContract):
     """The engine is the unit tests' own."""
 

@@ -8,6 +8,5 @@ from kafka_assets_tests.committed_rows_contract import CommittedRowsContract
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unsynced")
 class TestCommittedRowsOnSQLite(CommittedRowsContract):
     """The engine is the unit tests' own."""

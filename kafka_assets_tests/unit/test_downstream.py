@@ -20,7 +20,6 @@ from kafka_assets_tests.ledgers import ASSET, plan
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unsynced")
 class TestDownstreamOnSQLite(DownstreamContract):
     """The engine is the unit tests' own."""
 

@@ -90,6 +90,7 @@ def test_threads_write_one_after_the_other(engine: Engine) -> None:
     assert len(topics(engine)) == 8
 
 
+@pytest.mark.usefixtures("synced")
 @pytest.mark.parametrize(
     ("pragma", "value"), [("foreign_keys", 1), ("journal_mode", "wal"), ("synchronous", 2), ("busy_timeout", 10_000)]
 )

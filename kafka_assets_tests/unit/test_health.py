@@ -52,7 +52,6 @@ UNKNOWN = {"lag", "retention_headroom", "hanging_transaction", "planning"}
 """What nobody knows while the broker does not answer."""
 
 
-@pytest.mark.usefixtures("unsynced")
 class TestHealthOnSQLite(HealthContract):
     """The engine is the unit tests' own."""
 

@@ -10,8 +10,6 @@ from kafka_assets_tests.live_contract import LiveContract
 from kafka_assets_tests.lives import Live, end_leases, landed, meet, whole
 from kafka_assets_tests.ticking import Desk
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 class TestLiveOnSQLite(LiveContract):
     """The engine is the unit tests' own."""

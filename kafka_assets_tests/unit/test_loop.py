@@ -23,8 +23,6 @@ from kafka_assets_tests.lives import HOUR_MS, Live, end_leases, landed, meet, ow
 from kafka_assets_tests.looping import ORDERS, OTHER, Member
 from kafka_assets_tests.ticking import Broker
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 @pytest.fixture
 def member(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Member]]:

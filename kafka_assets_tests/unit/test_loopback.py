@@ -50,6 +50,7 @@ def overheard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
         proxy.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_a_local_spark_is_asked_without_it(overheard: list[bytes]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         free = listening.getsockname()[1]
@@ -60,12 +61,13 @@ def test_a_local_spark_is_asked_without_it(overheard: list[bytes]) -> None:
 
 def test_a_local_dagster_is_asked_without_it(overheard: list[bytes]) -> None:
     with HTTPServer(("127.0.0.1", 0), Webserver) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         assert graphql(f"http://127.0.0.1:{server.server_port}", "{ here }") == {"here": True}
         server.shutdown()
     assert overheard == []
 
 
+@pytest.mark.slow
 def test_another_spark_is_asked_through_it(overheard: list[bytes]) -> None:
     with pytest.raises(SparkUnavailable):
         open_session({"spark.remote": "sc://spark.example.com:15002/;token=x"}, patience=timedelta(seconds=1))

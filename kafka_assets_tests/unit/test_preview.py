@@ -14,8 +14,6 @@ from kafka_assets.sinks.accounting import BadPolicy, judge
 from kafka_assets.streams import declare
 from kafka_assets_tests.ledgers import Attempt, plan
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_first_rows_are_shown_unless_the_stream_says_not_to(engine: Engine, wanted: bool) -> None:

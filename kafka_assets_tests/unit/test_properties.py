@@ -21,7 +21,6 @@ from kafka_assets_tests.properties.upsert_machine import UpsertMachine
     [(AppendMachine, stepped), (UpsertMachine, stepped), (LiveMachine, unhurried)],
     ids=["append", "upsert", "live"],
 )
-@pytest.mark.usefixtures("unsynced")
 def test_it_does_what_the_model_says(engine: Engine, anew: Callable[[], None], machine: Any, within: Any) -> None:
     def fresh() -> Engine:
         anew()

@@ -16,8 +16,6 @@ from kafka_assets.slices import SliceKey
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, target
 from kafka_assets_tests.publish_contract import PublishContract
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 class TestPublishOnSQLite(PublishContract):
     """The engine is the unit tests' own."""

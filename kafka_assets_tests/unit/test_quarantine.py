@@ -14,8 +14,6 @@ from kafka_assets.sinks.accounting import BadPolicy
 from kafka_assets.sinks.quarantine import KEPT, headers_json
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 def test_of_a_long_record_the_beginning_is_kept_and_its_length_said(engine: Engine) -> None:
     [key] = plan(engine, slices=[(0, 3)])

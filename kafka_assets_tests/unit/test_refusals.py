@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from kafka_assets.errors import RowsRefused
 from kafka_assets_tests.ledgers import plan, scalar
 from kafka_assets_tests.refusals_contract import RefusalsContract, land, run, target
 from kafka_assets_tests.upserts import BY_OFFSET, Gone, Put, standing
 from kafka_assets_tests.values_contract import ValuesContract
-
-
-@pytest.fixture(name="engine")
-def unsynced(engine: Engine) -> Engine:
-    """None of these tests takes the power away, and synced commits take most of their time."""
-
-    def no_sync(connection: Any, record: object) -> None:
-        connection.execute("PRAGMA synchronous = OFF")
-
-    event.listen(engine, "connect", no_sync)
-    return engine
 
 
 @pytest.mark.slow  # all of them together
