@@ -16,10 +16,8 @@ from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.sharing import shared
 from kafka_assets.assets.yaml_files import assets_in
 from kafka_assets.errors import KafkaAssetsError, StreamError
+from kafka_assets.spark.project_modules import STREAMS
 from kafka_assets.streams import Stream
-
-_PACKAGE = "kafka_assets_streams"
-
 
 Declared = dg.AssetsDefinition | dg.AssetSpec | BrokenFile
 """What a folder may hold: assets of topics, other assets and their checks, assets that others make, broken files."""
@@ -113,16 +111,16 @@ def _declared_in(path: Path, folder: Path) -> Sequence[dg.AssetsDefinition | dg.
 
 def _as_package(folder: Path) -> None:
     """Make the folder a package of its own name, wherever it lies, and forget what was loaded before."""
-    for name in [one for one in sys.modules if one.partition(".")[0] == _PACKAGE]:
+    for name in [one for one in sys.modules if one.partition(".")[0] == STREAMS]:
         del sys.modules[name]
-    spec = ModuleSpec(_PACKAGE, None, is_package=True)
+    spec = ModuleSpec(STREAMS, None, is_package=True)
     spec.submodule_search_locations = [str(folder)]
-    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+    sys.modules[STREAMS] = importlib.util.module_from_spec(spec)
     importlib.invalidate_caches()  # the files may be younger than the last look into the folder
 
 
 def _load(path: Path, stem: str) -> object:
-    name = f"{_PACKAGE}.{stem}"
+    name = f"{STREAMS}.{stem}"
     if name in sys.modules:  # another file has imported it: run again, it would declare its assets twice
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

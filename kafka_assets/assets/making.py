@@ -15,6 +15,7 @@ from kafka_assets.assets.reruns import Asked, asked_of
 from kafka_assets.assets.run_tags import digest_of
 from kafka_assets.errors import KafkaAssetsError, KeysUnknown, StreamError
 from kafka_assets.slices import SliceKey, digest
+from kafka_assets.spark.project_modules import claim
 from kafka_assets.spark.reached import reached
 from kafka_assets.streams import Stream
 
@@ -67,6 +68,7 @@ def called(
     function: Callable[..., object], stream: Stream, context: dg.AssetExecutionContext | None
 ) -> Callable[[DataFrame], DataFrame]:
     """The function as a landing calls it, with the context where it takes one."""
+    claim(function)
 
     def transform(records: DataFrame) -> DataFrame:
         made = function(records) if context is None else function(context, records)

@@ -1,0 +1,61 @@
+"""UDFs at the top of a file: made before there is a session, and before it is known of which kind it will be.
+
+PySpark (4.2.0) decides when a UDF is made. With a return type in words (`@pandas_udf("string")`) it asks a session,
+and fails where none is there, as when a file is read for `kafka-assets lag`; and one that was made for a classic
+session fails on Spark Connect. Here both are decided when the UDF is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.sql.utils import is_remote
+
+_NO_SESSION = {"SESSION_OR_CONTEXT_NOT_EXISTS", "NO_ACTIVE_OR_DEFAULT_SESSION"}
+_call = UserDefinedFunction.__call__
+_connect: WeakKeyDictionary[UserDefinedFunction, Any] = WeakKeyDictionary()
+
+
+def install() -> None:
+    """From here on UDFs may be made before a session; it does nothing a second time."""
+    if UserDefinedFunction.__call__ is _call:
+        from pyspark.sql.connect.udf import UserDefinedFunction as ConnectFunction
+
+        UserDefinedFunction.__call__ = _called  # type: ignore[method-assign]
+        for kind in (UserDefinedFunction, ConnectFunction):
+            _type_when_known(kind)
+
+
+def _called(self: Any, *args: Any, **named: Any) -> Any:
+    if not is_remote():
+        return _call(self, *args, **named)
+    made = _connect.get(self)
+    if made is None or made.deterministic != self.deterministic:
+        from pyspark.sql.connect.udf import UserDefinedFunction as ConnectFunction
+
+        made = _connect[self] = ConnectFunction(
+            self.func,
+            returnType=self._returnType,
+            name=self._name,
+            evalType=self.evalType,
+            deterministic=self.deterministic,
+        )
+    return made(*args, **named)
+
+
+def _type_when_known(kind: Any) -> None:
+    """While nobody has a session that reads it, a return type stays the words that it was given in."""
+    read = kind.returnType.fget
+
+    def return_type(self: Any) -> Any:
+        try:
+            return read(self)
+        except PySparkRuntimeError as error:
+            if error.getCondition() not in _NO_SESSION:
+                raise
+            return self._returnType
+
+    kind.returnType = property(return_type)
