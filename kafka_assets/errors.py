@@ -143,6 +143,10 @@ class SparkUnavailable(Retryable):
     """Spark, or its session, is gone, or the way to it."""
 
 
+class WorkersUnfit(Unready):
+    """The Python of Spark's workers cannot run what a query carries: its version, or a package that it lacks."""
+
+
 class LedgerMissing(Permanent):
     """The database has no ledger, or one of another version."""
 

@@ -178,9 +178,21 @@ def _unloaded(path: Path, error: Exception | SystemExit) -> StreamError:
     if isinstance(error, KafkaAssetsError):
         return StreamError(f"{place}: {error.what}", why=error.why, cure=error.cure)
     said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-    missing = isinstance(error, ModuleNotFoundError)
     return StreamError(
-        f"{place}: {said}",
-        why=f"the file stops at `{lines[-1].line}`" if lines else "",
-        cure="install it where kafka-assets is installed, or correct the import" if missing else "correct the file",
+        f"{place}: {said}", why=f"the file stops at `{lines[-1].line}`" if lines else "", cure=_cure(path, error)
     )
+
+
+def _cure(path: Path, error: Exception | SystemExit) -> str:
+    from pyspark.sql import SparkSession
+
+    from kafka_assets.spark.reached import raised_in
+
+    if SparkSession.getActiveSession() is None and raised_in(error, "pyspark"):
+        return "write it inside the asset's function: a column needs a session, and each run opens one; UDFs may stay"
+    if not isinstance(error, ModuleNotFoundError):
+        return "correct the file"
+    name = str(error.name).partition(".")[0]
+    if path.with_name(f"{name}.py").exists() or path.with_name(name).is_dir():
+        return f"it lies beside the file: write `from . import {name}`, or `from .{name} import …`"
+    return "install it where kafka-assets is installed, or correct the import"

@@ -28,8 +28,10 @@ from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
 from kafka_assets.spark.connected import unanswered
 from kafka_assets.spark.far_times import raw_table
+from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import Opened, open_session, spark_config
 from kafka_assets.spark.source import read
+from kafka_assets.spark.worker_python import require_fit
 
 _log = logging.getLogger(__name__)
 
@@ -126,10 +128,16 @@ class SparkResource(LazyPySparkResource):
             opened.close()
 
     def require(self) -> None:
-        """Open a session and give it back: raises `SparkUnavailable` where a run would find no Spark."""
+        """Open a session and give it back: raises `SparkUnavailable` where a run would find no Spark.
+
+        And `WorkersUnfit` where its workers could not decode. A run does not ask that itself, which takes it 0.2 s of
+        a warm server; its first query fails in the same words, and no slice is given up for it.
+        """
         alone = SparkResource(spark_config=self.spark_config)
         try:
             alone._init_session()
+            with reached():
+                require_fit(cast(SparkSession, alone._spark_session))
         finally:
             alone.close()
 

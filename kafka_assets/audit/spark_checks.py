@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka_assets.audit.doctor import SECONDS, UP, Check
 from kafka_assets.endpoints import connect_endpoint, endpoint_of, shown
+from kafka_assets.errors import WorkersUnfit
 from kafka_assets.masks import is_secret
 from kafka_assets.settings import PREFIX, Settings
 
@@ -41,7 +42,11 @@ def spark_checks(settings: Settings, *, deep: bool) -> Sequence[Check]:
         session.sql("SELECT 1").collect()
         seconds = time.monotonic() - began
         answer = _answered(session.version, seconds, shown(address), started=settings.spark_remote is None)
-        return [*(_without_kafka(session, shown(address)) or [answer]), *_secrets(session, settings)]
+        return [
+            *(_without_kafka(session, shown(address)) or [answer]),
+            *_workers(session),
+            *_secrets(session, settings),
+        ]
 
 
 def _without_kafka(session: Any, address: str) -> Sequence[Check]:
@@ -56,6 +61,17 @@ def _without_kafka(session: Any, address: str) -> Sequence[Check]:
         cure = f"start it with spark.jars.packages org.apache.spark:spark-sql-kafka-0-10_2.13:{client}"
         return [Check("spark", "failed", f"{address} has no Kafka connector: {str(error).splitlines()[0]}", cure)]
     return []
+
+
+def _workers(session: Any) -> Sequence[Check]:
+    """What is said of the Python of its workers: records are decoded there."""
+    from kafka_assets.spark.worker_python import require_fit
+
+    try:
+        found = require_fit(session)
+    except WorkersUnfit as error:
+        return [Check("spark workers", "failed", f"{error.what}: {error.why}", error.cure)]
+    return [Check("spark workers", "ok", f"a worker has {found}")]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Spark that cannot be reached: what its clients raise then becomes an error that says so, and that it may pass."""
+"""Spark that cannot be reached, or whose workers cannot work: what its clients raise then becomes an error in words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from kafka_assets.errors import SparkUnavailable
+from kafka_assets.spark.worker_python import unfit
 
 _CODES = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
 """Of gRPC. A server that answers says INTERNAL, whatever is wrong with the query."""
@@ -32,10 +33,15 @@ _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_err
 
 @contextmanager
 def reached() -> Generator[None]:
-    """Calls of Spark. What a lost connection or session raises leaves the block as `SparkUnavailable`."""
+    """Calls of Spark. What a lost connection or session raises leaves the block as `SparkUnavailable`.
+
+    And what workers raise whose Python does not fit, as `WorkersUnfit`.
+    """
     try:
         yield
     except Exception as error:
+        if isinstance(error, PySparkException) and (known := unfit(error)) is not None:
+            raise known from error
         if not unreached(error):
             raise
         raise SparkUnavailable(
@@ -55,7 +61,7 @@ def unreached(error: Exception) -> bool:
     if "grpc.RpcError" in kinds:
         return _code(error) in _CODES
     # A user's function may meet the same errors of Python, on its own ways.
-    theirs = _raised_in(error, "py4j", "grpc")
+    theirs = raised_in(error, "py4j", "grpc")
     if "py4j.protocol.Py4JNetworkError" in kinds or (theirs and isinstance(error, OSError)):
         return True
     return (theirs or "py4j.protocol.Py4JError" in kinds) and _tells(text, *_SAID)
@@ -79,7 +85,7 @@ def _tells(text: str, *parts: str) -> bool:
     return any(part in text for part in parts)
 
 
-def _raised_in(error: Exception, *packages: str) -> bool:
+def raised_in(error: BaseException, *packages: str) -> bool:
     """Whether the innermost line that raised it is one of these packages'."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:

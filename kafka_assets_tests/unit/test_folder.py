@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -165,3 +168,30 @@ def test_commands_tell_the_broken_file_and_do_the_rest(
     assert [(one.status, told in one.detail) for one in doctor._streams()] == [("ok", False), ("failed", True)]
     (project / "defs" / "wrong.yaml").unlink()
     run("quarantine", "list")
+
+
+@pytest.mark.parametrize(
+    ("top", "cure"),
+    [
+        ("from helper import clean", "write `from . import helper`"),
+        ("from nowhere_at_all import clean", "install it where kafka-assets is installed"),
+        ("from pyspark.sql import functions as F\nBIG = F.col('id') > 9", "write it inside the asset's function"),
+    ],
+)
+def test_what_stops_a_file_for_want_of_a_module_or_a_session_has_its_cure(tmp_path: Path, top: str, cure: str) -> None:
+    (tmp_path / "helper.py").write_text("def clean(v): return v")
+    (tmp_path / "p.py").write_text(f"{top}\n{PYTHON.format(more='')}")
+    program = f"""
+from pathlib import Path
+from kafka_assets import load_assets
+from kafka_assets.assets.folder import broken_in
+[broken] = broken_in(load_assets(Path({str(tmp_path)!r})))
+print(broken.error.cure)
+"""
+    # Another process: this one may have a session.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=_bare())
+    assert cure in done.stdout, done.stdout + done.stderr
+
+
+def _bare() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "SPARK_CONNECT_MODE_ENABLED"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import grpc
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
+from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException, PythonException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-from kafka_assets.errors import Retryable, SparkUnavailable
+from kafka_assets.assets.faults import Fault, fault_of
+from kafka_assets.errors import Retryable, SparkUnavailable, WorkersUnfit
 from kafka_assets.spark.reached import reached
 
 
@@ -66,3 +67,44 @@ def test_a_channel_that_is_closed_or_leads_nowhere_is_seen() -> None:
     channel.close()
     with pytest.raises(SparkUnavailable), reached():
         ask(b"", timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("said", "what", "cure"),
+    [
+        (
+            "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 "
+            "than that in driver: 3.11, PySpark cannot run with different minor versions.\n",
+            "Spark's workers run Python 3.9, and this process 3.11",
+            "run kafka-assets under Python 3.9",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "x.py", line 1\n'
+            "ModuleNotFoundError: No module named 'rapidfuzz.fuzz'\n",
+            "Spark's workers have no module rapidfuzz.fuzz",
+            "install it in the Python of the workers",
+        ),
+        (
+            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'kafka_assets'\n",
+            "a function that Spark's workers run imports kafka_assets",
+            "write what they need in a module beside that imports neither",
+        ),
+        (
+            "Traceback (most recent call last):\nModuleNotFoundError: No module named 'kafka_assets_streams.orders'\n",
+            "a function that Spark's workers run imports kafka_assets_streams.orders",
+            "write what they need in a module beside that imports neither",
+        ),
+        (
+            "pyspark.errors.PySparkImportError: [PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, "
+            "it was not found.\n",
+            "the Python of Spark's workers lacks a package",
+            "install it in the Python of the workers",
+        ),
+    ],
+)
+def test_workers_that_cannot_run_what_they_are_sent_say_so_in_words(said: str, what: str, cure: str) -> None:
+    with pytest.raises(WorkersUnfit) as found, reached():
+        raise PythonException(said)
+    assert found.value.what.startswith(what)
+    assert cure in found.value.cure
+    assert fault_of(found.value) is Fault.STREAM
