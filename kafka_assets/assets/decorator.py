@@ -16,17 +16,12 @@ from kafka_assets.errors import StreamError
 from kafka_assets.forms import ArrowForm, ArrowFunction, keep_form
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import SliceKey
-from kafka_assets.spark import early_udfs, parcels
 from kafka_assets.streams import Stream, declare, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Transform = Callable[..., "DataFrame"]
-
-# Before a user's file makes its first UDF, and before the first of them travels.
-early_udfs.install()
-parcels.install()
 
 
 def kafka_asset(

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,7 +32,15 @@ from kafka_assets.errors import Retryable, SparkUnavailable
 from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.requests import given_up, withdraw
-from kafka_assets.ledger.standing import Remaining, ends_of, remaining, standing_of
+from kafka_assets.ledger.standing import (
+    Place,
+    Remaining,
+    clock,
+    ends_of,
+    lost_since,
+    remaining,
+    standing_of,
+)
 from kafka_assets.ledger.waits import waits
 from kafka_assets.settings import Settings
 
@@ -71,10 +79,12 @@ class Done:
     """Why some of what is left waits."""
     remaining: int = 0
     """Offsets that were there when it began, and are not committed."""
+    lost: dict[str, int] = field(default_factory=dict[str, int])
+    """By topic the offsets that nobody had read when the topic was deleted, as this call has found."""
 
     @property
     def caught_up(self) -> bool:
-        return not (self.remaining or self.failed_slices or self.troubles)
+        return not (self.remaining or self.failed_slices or self.troubles or self.lost)
 
 
 class Runner:
@@ -123,8 +133,9 @@ class Runner:
     def once(self) -> Done:
         """One tick, and its runs."""
         done = Done()
-        self._step(done)
-        return self._closed(done)
+        begun = clock(self.engine)
+        found = self._step(done)
+        return self._closed(done, remaining(self.engine, self._goal(found)), since=begun)
 
     def until_caught_up(self, *, patience: timedelta) -> Done:
         """Tick and run until all that was in the topics when this began is committed.
@@ -133,14 +144,14 @@ class Runner:
         another run may hold a slice, or a failed one waits for its next attempt.
         """
         done = Done()
+        begun = clock(self.engine)
         found = self._step(done)
-        named = [stream.asset for stream in self.streams if stream.name not in found.refused]
-        goal = ends_of(self.engine, assets=named)
+        goal = self._goal(found)
         before, moved = remaining(self.engine, goal), time.monotonic()
         while before.offsets or found.unsettled:
             unsettled, found = found.unsettled, self._step(done)
             if unsettled:  # what could not be looked at before is there now
-                goal = {**ends_of(self.engine, assets=named), **goal}
+                goal = {**self._goal(found), **goal}
             left = remaining(self.engine, goal, stalled=found.stalled)
             if left != before or found.requests:
                 before, moved = left, time.monotonic()
@@ -151,7 +162,11 @@ class Runner:
                 break
             else:
                 time.sleep(PAUSE)
-        return self._closed(done, before)
+        return self._closed(done, before, since=begun)
+
+    def _goal(self, found: Tick) -> dict[Place, int]:
+        """Where the partitions end that the tick has looked at."""
+        return ends_of(self.engine, assets=[one.asset for one in self.streams if one.name not in found.refused])
 
     def standing(self) -> list[dict[str, object]]:
         """Where each partition stands now."""
@@ -169,11 +184,12 @@ class Runner:
             for one in standing_of(self.engine, asset=stream.asset)
         ]
 
-    def _closed(self, done: Done, left: Remaining | None = None) -> Done:
+    def _closed(self, done: Done, left: Remaining, *, since: datetime) -> Done:
         failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
         done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
         done.failed_slices = sum(done.given_up.values())
-        done.remaining = left.offsets if left else 0
+        done.remaining = left.offsets
+        done.lost = lost_since(self.engine, since, streams=[stream.name for stream in self.streams])
         if done.remaining:
             some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
             done.waits = [one.said() for found in some for one in found]

@@ -362,8 +362,8 @@ def bench_ledger(
 ) -> list[Figure]:
     """What each operation takes, and how many rows it reads, with so much history beside what it does with little.
 
-        Both ledgers are asked in turns, operation by operation, and not always the same one first: what the machine does
-        beside this slows both. The first round warms up and is not counted; of the others the least is: what else the
+    Both ledgers are asked in turns, operation by operation, and not always the same one first: what the machine does
+    beside this slows both. The first round warms up and is not counted; of the others the least is: what else the
     machine does only ever adds to it, and of a millisecond it may add the half. What is slow only now and then reads
     more rows. Rows are counted once as the history was loaded, and once when the server knows its statistics, as it
     does of a ledger that grew: the greater number counts.

@@ -84,7 +84,9 @@ def replay(
         listed = find_slices(engine, stream=root, asset=found.asset, keys=_parsed(keys))
     else:
         state = "failed" if failed else None
-        listed = list_slices(engine, stream=root, asset=found.asset, wanted=wanted, state=state)
+        # What lies above keeps its rows when its topic is deleted, and so can be landed from.
+        gone = failed and root != found.name
+        listed = list_slices(engine, stream=root, asset=found.asset, wanted=wanted, state=state, gone=gone)
     engine.dispose()
     slices = [one for one in listed if one.state in ("planned", "committed", "failed")]
     left = {str(one.key): _why_not(one) for one in listed if one not in slices}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import urllib.error
@@ -55,6 +56,10 @@ retention:
 """
 
 HEALTH = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
+LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError {
+    ... on PythonError { message } } } } } }"""
+UNREACHABLE = "DagsterUserCodeUnreachableError"
+"""What Dagster says of a code server that was killed: it starts no other one, and no tick comes any more."""
 
 
 class Dagster(Service):
@@ -82,10 +87,21 @@ class Dagster(Service):
             return f"nothing listens on port {ports['client']} yet"
         try:
             found = graphql(self.url(ports), HEALTH, timeout=5)
-        except (urllib.error.URLError, TimeoutError, ValueError, ConnectionError) as error:
+            gone = self.slow(ports)
+        except _SILENT as error:
             return f"its webserver does not answer yet: {error}"
         ill = [one for one in found["instance"]["daemonHealth"]["allDaemonStatuses"] if one["required"]]
-        return None if all(one["healthy"] for one in ill) else "its daemon is not healthy yet"
+        return gone if all(one["healthy"] for one in ill) else "its daemon is not healthy yet"
+
+    def slow(self, ports: Mapping[str, int]) -> str | None:
+        try:
+            found = graphql(self.url(ports), LOCATIONS, timeout=5)["workspaceOrError"].get("locationEntries", ())
+        except _SILENT as error:
+            return f"its webserver does not answer: {error}"
+        for one in found:
+            if UNREACHABLE in (one["locationOrLoadError"] or {}).get("message", ""):
+                return f"the code server of {one['name']} is gone"
+        return None
 
     def url(self, ports: Mapping[str, int]) -> str:
         return f"http://127.0.0.1:{ports['client']}"
@@ -105,6 +121,9 @@ def graphql(url: str, query: str, *, timeout: float = 30, **variables: str) -> A
         return json.load(answered)["data"]
 
 
+_SILENT = (urllib.error.URLError, TimeoutError, ValueError, ConnectionError)
+
+
 def write_instance(home: Path) -> None:
     """A dagster.yaml with limits that suit slices, where the instance has none."""
     config = home / "dagster.yaml"
@@ -116,5 +135,7 @@ def write_instance(home: Path) -> None:
         raise ServiceError(
             f"the folder of the Dagster instance, {home}, cannot be made or written",
             why=str(error),
-            cure="give access there, or set DAGSTER_HOME to a folder of another place",
+            cure="make room on its disk"
+            if error.errno == errno.ENOSPC
+            else "give access there, or set DAGSTER_HOME to a folder of another place",
         ) from error

@@ -251,7 +251,14 @@ def _status(name: str, record: Record) -> ServiceStatus:
 @contextmanager
 def _alone(file: StateFile, progress: Progress) -> Generator[None]:
     waiting = "another `kafka-assets up` or `down` is at work in this project; waiting for it"
-    make_private(file.folder)
+    try:
+        make_private(file.folder)
+    except OSError as error:
+        raise ServiceError(
+            f"the folder {file.folder} of the local services cannot be made",
+            why=str(error),
+            cure="give this user access to the project's folder, or set KAFKA_ASSETS_HOME to another one",
+        ) from error
     with held(file.folder / "services.lock", timeout=LONGEST_UP, on_wait=lambda: progress.say(waiting)):
         yield
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Engine, case, func, select
 
 from kafka_assets.ledger import tables as t
-from kafka_assets.ledger.constructs import now_ms
+from kafka_assets.ledger.constructs import now_ms, now_ts
 from kafka_assets.ledger.engine import read
 from kafka_assets.ledger.requests import waits
 from kafka_assets.plan import Progress
@@ -65,6 +66,26 @@ def standing_of(engine: Engine, *, asset: str) -> list[Standing]:
             .order_by(src.topic, g.partition)
         ).all()
     return [Standing(*row) for row in rows]
+
+
+def clock(engine: Engine) -> datetime:
+    """What time it is by the database."""
+    with read(engine) as connection:
+        return connection.execute(select(now_ts())).scalar_one()
+
+
+def lost_since(engine: Engine, since: datetime, *, streams: Collection[str]) -> dict[str, int]:
+    """By topic the offsets that were lost with those of these streams' topics that were found deleted since then."""
+    s, src = t.slice_.c, t.source.c
+    with read(engine) as connection:
+        gone = select(src.id).where(src.stream.in_(sorted(streams)), src.retired_at >= since)
+        rows = connection.execute(
+            select(src.topic, func.sum(s.end_offset - s.start_offset))
+            .join_from(t.slice_, t.source, s.source_id == src.id)
+            .where(s.kind == "lost", s.source_id.in_(connection.scalars(gone).all()))
+            .group_by(src.topic)
+        ).all()
+    return {row[0]: int(row[1]) for row in rows}
 
 
 def progress_of(engine: Engine, source_id: int) -> dict[int, Progress]:

@@ -54,6 +54,8 @@ _POSTGRESQL_ANSWERED = re.compile(
     r"|invalid [\w ]+ value|invalid connection option|invalid port|invalid URI|missing \"|does not support SSL"
     "|certificate verify failed|does not match host name|could not (?:read|load|open) |has group or world access"
 )
+_CROWDED = {1040, 1203, 1226}
+_POSTGRESQL_CROWDED = re.compile("too many (?:connections|clients)|remaining connection slots")
 
 
 def translate(error: DBAPIError) -> KafkaAssetsError | None:
@@ -155,6 +157,12 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
     if _answered(error, said):
         return SettingsError(
             f"the database at {url} refused the connection", why=said, cure="correct KAFKA_ASSETS_DATABASE_URL"
+        )
+    if code_of(error) in _CROWDED or _POSTGRESQL_CROWDED.search(said) if isinstance(error, DBAPIError) else False:
+        return LedgerBusy(
+            f"the database at {url} takes no more connections",
+            why=said,
+            cure="end some of its clients, or raise its limit: max_connections, or that of this user",
         )
     return LedgerBusy(
         f"the database at {url} does not answer",
