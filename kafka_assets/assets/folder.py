@@ -17,6 +17,7 @@ from kafka_assets.assets.decorator import stream_of
 from kafka_assets.assets.sharing import shared
 from kafka_assets.assets.yaml_files import assets_in
 from kafka_assets.errors import KafkaAssetsError, StreamError
+from kafka_assets.spark import early_udfs
 from kafka_assets.spark.project_modules import STREAMS
 from kafka_assets.spark.reached import raised_in
 from kafka_assets.streams import Stream
@@ -39,6 +40,7 @@ def load_assets(folder: Path) -> list[Declared]:
             cure="make it, or set KAFKA_ASSETS_STREAMS to the folder that has them",
         )
     _as_package(folder)
+    early_udfs.install()
     found: list[tuple[dg.AssetsDefinition | dg.AssetSpec, Path]] = []
     broken: dict[Path, StreamError] = {}
     for path in sorted(folder.rglob("*")):
