@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from kafka_assets.assets.names import STREAM_TAG
 from kafka_assets.streams import Stream
+
+if TYPE_CHECKING:
+    from dagster._core.storage.event_log import SqliteEventLogStorage
 
 RUNS_PER_TICK = 10
 """So many are deleted in one tick, of one stream: at five seconds a tick faster than any sensor makes them."""
@@ -37,6 +40,8 @@ def forget_runs(instance: dg.DagsterInstance, stream: Stream) -> int:
         # The run goes last: killed before that, the next tick finds it again.
         instance.compute_log_manager.delete_logs(prefix=[run.run_id])
         instance.delete_run(run.run_id)
+        from dagster._core.storage.event_log import SqliteEventLogStorage  # it brings Alembic
+
         storage = instance.event_log_storage
         if isinstance(storage, SqliteEventLogStorage):
             for file in _files(storage, run.run_id):

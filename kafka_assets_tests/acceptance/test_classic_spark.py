@@ -61,3 +61,56 @@ def test_the_doctor_starts_the_session_that_a_run_would_start(tmp_path: Path) ->
     [spark] = [one for one in json.loads(looked.stdout) if one["check"] == "spark"]
     assert (looked.returncode, spark["status"]) == (0, "ok"), looked.stdout + looked.stderr
     assert "(local[2]) started and answered a query" in spark["detail"]
+
+
+OTHER = """
+import collections, sys
+
+Version = collections.namedtuple("Version", "major minor micro releaselevel serial")
+sys.version_info = Version(3, sys.version_info.minor + 1, 0, "final", 0)
+"""
+LACKING = """
+import importlib.abc, sys
+
+
+class NoneOf(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pyarrow":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, NoneOf())
+"""
+
+
+@pytest.mark.usefixtures("project", "local")
+@pytest.mark.parametrize(
+    ("site", "what"),
+    [
+        (OTHER, "Spark's workers run Python 3."),
+        pytest.param(LACKING, "Spark's workers have no module pyarrow", marks=pytest.mark.campaign),
+    ],
+)
+def test_workers_whose_python_does_not_fit_are_refused_before_anything_is_claimed(
+    site: str, what: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project.folder / "other_python"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(site)
+    (folder / "python").write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    (folder / "python").chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(folder / "python"))
+    name = f"unfit_{what.rpartition(' ')[2].strip('.').lower()}"
+    project.topic(name, partitions=1)
+    project.declare(name, topic=name)
+    project.produce(name, 0, 30, partitions=1)
+    done = command(project.folder, "run", "--until-caught-up")
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert what in said
+    assert "PYSPARK_PYTHON" in said
+    assert project.sql("select count(*) from kafka_publication where committed_attempt is not null") == 0
+    looked = command(project.folder, "doctor", "--deep", "--json")
+    [workers] = [one for one in json.loads(looked.stdout) if one["check"] == "spark workers"]
+    assert (looked.returncode, workers["status"]) == (1, "failed"), looked.stdout + looked.stderr
+    assert what in workers["detail"]
