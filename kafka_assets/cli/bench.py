@@ -111,7 +111,7 @@ def ledger(
         }
         for few, many in zip(figures[::2], figures[1::2], strict=True)
     ]
-    said = f"medians of {rounds} rounds, both ledgers in turns, after one that warmed up; and the rows that were read"
+    said = f"the least of {rounds} rounds, both ledgers in turns, after one that warmed up; and the rows that were read"
     print_table(list(rows[0]), rows, title=said)
 
 
