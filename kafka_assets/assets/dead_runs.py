@@ -1,7 +1,8 @@
-"""Runs whose process died together with what watched it: Dagster would believe in them for hours.
+"""Runs whose process died together with what watched it: Dagster would believe in them for minutes or hours.
 
 A run's process is watched by the code server that started it. Where that is killed, too, as by a machine that goes
-down, Dagster keeps the run STARTED until its longest time is over, and each takes the place of one that could land.
+down, Dagster keeps the run STARTING for minutes and STARTED until its longest time is over, and each takes the place
+of one that could land.
 """
 
 from __future__ import annotations
@@ -14,26 +15,32 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
-UNHELD = timedelta(minutes=5)
-"""A run that goes on for so long without a lease in the ledger, and that nobody watches, has no process any more."""
+UNHELD = {dg.DagsterRunStatus.STARTING: timedelta(seconds=20), dg.DagsterRunStatus.STARTED: timedelta(minutes=5)}
+"""A run that stays so for longer without a lease in the ledger, and that nobody watches, has no process any more.
+
+One that was to start is told of its process by the code server: where that is gone, hardly any process came to be.
+One that has started may have landed, and be telling Dagster of a hundred keys.
+"""
 
 
-def end_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord], *, holding: Collection[str]) -> int:
-    """Tell Dagster which of these runs are dead; how many it were. `holding` are those that hold a live lease.
+def end_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord], *, holding: Collection[str]) -> set[str]:
+    """Tell Dagster which of these runs are dead; their ids. `holding` are those that hold a live lease.
 
-    Where one lives after all, nothing is lost: Dagster's states are an echo, and the run tells its own at its end.
+    Where one lives after all, nothing is lost: Dagster's states are an echo. One that lands tells its own at its end,
+    and one that starts only now finds that it has failed, and ends.
     """
     dead = [record.dagster_run for record in records if record.dagster_run.run_id not in holding and _dead(record)]
     for run in dead:
         instance.report_run_failed(run, "the run's process was killed, and the code server that watched it, too")
-    return len(dead)
+    return {run.run_id for run in dead}
 
 
 def _dead(record: dg.RunRecord) -> bool:
-    run = record.dagster_run
-    if run.status is not dg.DagsterRunStatus.STARTED or record.start_time is None:
-        return False
-    return now() - datetime.fromtimestamp(record.start_time, UTC) > UNHELD and not _watched(run)
+    run, since = record.dagster_run, record.update_timestamp
+    if run.status is dg.DagsterRunStatus.STARTED and record.start_time is not None:
+        since = datetime.fromtimestamp(record.start_time, UTC)
+    patience = UNHELD.get(run.status)
+    return patience is not None and now() - since > patience and not _watched(run)
 
 
 def _watched(run: dg.DagsterRun) -> bool:

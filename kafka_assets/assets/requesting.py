@@ -81,9 +81,10 @@ def _in_flight(
         dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=list(IN_FLIGHT)), limit=10 * stream.slices.runs
     )
     tokens = {record.dagster_run.run_id: token_of(record.dagster_run.tags) for record in records}
-    to_come = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
-    asked, holding = asked_for(engine, asset=stream.asset), live_runs(engine, asset=stream.asset)
-    end_dead(instance, records, holding=holding)
+    holding = live_runs(engine, asset=stream.asset)
+    dead = end_dead(instance, records, holding=holding)
+    waiting = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
+    to_come, asked = waiting - dead, asked_for(engine, asset=stream.asset)
     landing = holding | {run_id for run_id, token in tokens.items() if token in asked}
     return {tokens[run_id] for run_id in to_come}, len(to_come | landing)
 

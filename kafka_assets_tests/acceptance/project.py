@@ -136,9 +136,10 @@ def telling(log: Path) -> str:
 
 
 def lease_ends(project: Project, name: str) -> None:
-    """The time passes in which nobody takes over what this asset's dead workers held."""
+    """The time passes in which nobody takes over what this asset's dead workers held, or were asked for."""
     with write(project.engine) as connection:
         connection.exec_driver_sql(
-            "update kafka_claim set lease_until = lease_until - 600000 where publication_id in"
+            "update kafka_claim set lease_until = lease_until - 600000, not_before = not_before - 600000"
+            " where publication_id in"
             f" (select id from kafka_publication where asset = '{name}')"
         )

@@ -229,6 +229,25 @@ def test_a_run_whose_process_died_with_its_code_server_takes_no_others_place_for
     assert (_status(desk, run) is dg.DagsterRunStatus.FAILURE) != watched
 
 
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+def test_a_run_that_was_to_start_when_its_code_server_died_is_waited_for_no_longer(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watched: bool
+) -> None:
+    broker.set("orders", 15)
+    [request] = desk.tick().requests
+    with contextlib.chdir(tmp_path), socket.socket(socket.AF_UNIX) as server:
+        server.bind("server")
+        if watched:
+            server.listen()
+        run = desk.store(request, dg.DagsterRunStatus.STARTING)
+        desk.instance.add_run_tags(run.run_id, {GRPC_INFO_TAG: '{"host": "localhost", "socket": "server"}'})
+        desk.hold_no_longer()
+        assert desk.tick().requests == [], "its process may be on its way"
+        desk.later(monkeypatch, minutes=1)
+        assert len(desk.tick().requests) == (0 if watched else 1)
+    assert (_status(desk, run) is dg.DagsterRunStatus.FAILURE) != watched
+
+
 def _status(desk: Desk, run: dg.DagsterRun) -> dg.DagsterRunStatus:
     found = desk.instance.get_run_by_id(run.run_id)
     assert found is not None
