@@ -33,8 +33,8 @@ from kafka_assets.streams import Stream
 CHUNK_OFFSETS = 250_000
 """Measured: smaller ones pay Spark's fixed cost too often, bigger ones only take memory."""
 
-CHUNK_BYTES = 48 << 20
-"""Of records, or of what is made of them: two chunks are with the publisher at a time, and one is being read."""
+CHUNK_BYTES = 16 << 20
+"""Of records, or of what is made of them: while the publisher has one chunk, another comes, or two of them."""
 
 CHUNK_SLICES = 20
 """A worker counts each slice of a chunk by itself."""
@@ -146,7 +146,8 @@ class Landing:
         def read() -> Any:
             if not plan:
                 return iter((self._nothing(schema),))
-            return stream_chunks(plan, lambda some: self._fetch(some, schema))
+            room = None if self.stream.scope == "slice" else CHUNK_BYTES
+            return stream_chunks(plan, lambda some: self._fetch(some, schema), room=room)
 
         return read
 

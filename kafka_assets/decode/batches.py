@@ -29,7 +29,7 @@ from kafka_assets.decode.packets import (
     packed,
     packets,
 )
-from kafka_assets.decode.records import Found, Reader, column_of
+from kafka_assets.decode.passage import Found, Reader, column_of
 from kafka_assets.decode.upserts import Deletes
 
 pc: Any = pyarrow.compute

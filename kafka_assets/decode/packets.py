@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_assets.decode.records import HEADER_TYPE
+from kafka_assets.decode.passage import HEADER_TYPE
 
 ROWS, BAD, DELETES, COUNTS, ENDS = range(5)
 """The kinds."""

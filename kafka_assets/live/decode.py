@@ -19,7 +19,7 @@ from kafka_assets.decode.codes import ENCODING
 from kafka_assets.decode.contract import Decoded, Reason, reason
 from kafka_assets.decode.decoder import decoder
 from kafka_assets.decode.names import HEADERS, TIMESTAMP_TYPE
-from kafka_assets.decode.records import CARRIED, HEADER_TYPE, rows_schema
+from kafka_assets.decode.passage import CARRIED, HEADER_TYPE, rows_schema
 from kafka_assets.decode.upserts import STAMP, Deletes, keyless
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead

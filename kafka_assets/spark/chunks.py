@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from kafka_assets.decode.batches import Upsert as UpsertAsked
 from kafka_assets.decode.packets import BAD, BAD_RECORDS, COUNTS, DELETES, ENDS, ROWS, SLICE_COUNTS, TASK_ENDS, opened
-from kafka_assets.decode.records import rows_schema
+from kafka_assets.decode.passage import rows_schema
 from kafka_assets.decode.upserts import Deletes
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, BadRecord, Chunk, Seen
 from kafka_assets.schema import declared, fields_of, landed_schema
@@ -28,6 +28,9 @@ from kafka_assets.streams import Stream
 IN_FLIGHT = 2
 """Measured: one leaves the publisher waiting, three make the executors fight (facts/writes.md)."""
 
+FILLED = 0.9
+"""So much of a chunk's room is planned for: where records grow, a task is stopped seldom."""
+
 Read = Callable[[Sequence[Piece]], DataFrame]
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -39,26 +42,78 @@ class Fetched(NamedTuple):
     left: Sequence[Sequence[Piece]] = ()
 
 
-def stream_chunks(plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Fetched]) -> Iterator[Chunk]:
-    """Fetch one chunk for each part of the plan, two at a time; what a chunk leaves is fetched before the rest."""
+def stream_chunks(
+    plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Fetched], *, room: int | None = None
+) -> Iterator[Chunk]:
+    """Fetch one chunk for each part of the plan, two at a time; what a chunk leaves is fetched before the rest.
+
+    `room`: bytes of a chunk, for which the parts are cut as soon as it is known how large records are.
+    """
     with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="chunk") as pool:
-        waiting = deque(plan)
+        waiting = _Waiting(plan, room)
         running: deque[Future[Fetched]] = deque()
 
         def ended() -> Chunk:
             # Nothing here holds a chunk that the publisher is done with.
-            chunk, left = running.popleft().result()
-            waiting.extendleft(reversed(left))
-            return chunk
+            return waiting.learned(running.popleft().result())
 
         try:
             while waiting or running:
                 while waiting and len(running) < IN_FLIGHT:
-                    running.append(pool.submit(fetch, waiting.popleft()))
+                    running.append(pool.submit(fetch, waiting.taken()))
                 yield ended()
         finally:
             for future in running:
                 future.cancel()
+
+
+class _Waiting:
+    """What is still to be read."""
+
+    def __init__(self, plan: Sequence[Sequence[Piece]], room: int | None) -> None:
+        self._parts = deque(plan)
+        self._room = room
+        self._offsets = self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def taken(self) -> Sequence[Piece]:
+        """The next part, or so much of it as should fit: a worker that has to stop is not used again."""
+        pieces = self._parts.popleft()
+        if self._room is None or not self._bytes:
+            return pieces
+        head, rest = cut(pieces, max(1, int(FILLED * self._room * self._offsets / self._bytes)))
+        if rest:
+            self._parts.appendleft(rest)
+        return head
+
+    def learned(self, fetched: Fetched) -> Chunk:
+        """The chunk; what it left is next."""
+        chunk, left = fetched
+        self._parts.extendleft(reversed(left))
+        # Of the last chunk: records of one time are alike.
+        self._offsets = sum(part.read for part in chunk.seen.values())
+        self._bytes = max(chunk.rows.nbytes, sum(part.bytes_read for part in chunk.seen.values()))
+        return chunk
+
+
+def cut(pieces: Sequence[Piece], offsets: int) -> tuple[list[Piece], list[Piece]]:
+    """So many offsets of the pieces, and the rest."""
+    head: list[Piece] = []
+    rest: list[Piece] = []
+    for piece in pieces:
+        at = min(piece.end, piece.start + offsets)
+        offsets -= at - piece.start
+        head += part_of(piece, piece.start, at)
+        rest += part_of(piece, at, piece.end)
+    return head, rest
+
+
+def part_of(piece: Piece, start: int, end: int) -> list[Piece]:
+    """These offsets of a piece, with the slices that they are of; nothing where there are none."""
+    slices = tuple(part for part in piece.slices if part.start < end and start < part.end)
+    return [Piece(piece.topic, piece.partition, start, end, slices)] if start < end else []
 
 
 def plain_schema(stream: Stream) -> pa.Schema:
@@ -155,15 +210,7 @@ def _left_of(piece: Piece, ends: list[dict[str, Any]]) -> list[Piece]:
     ranges = [(task["next"], until) for task, until in zip(tasks, starts, strict=True) if task["stopped"]]
     if not tasks:
         ranges = [(piece.start, piece.end)]
-    return [
-        Piece(piece.topic, piece.partition, start, end, tuple(_overlapping(piece.slices, start, end)))
-        for start, end in ranges
-        if start < end
-    ]
-
-
-def _overlapping(slices: Sequence[SliceKey], start: int, end: int) -> Iterator[SliceKey]:
-    return (part for part in slices if part.start < end and start < part.end)
+    return [part for start, end in ranges for part in part_of(piece, start, end)]
 
 
 def added(seen: Mapping[SliceKey, Seen], bad: Sequence[BadRecord]) -> dict[SliceKey, Seen]:

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kafka_assets.decode.batches import Upsert
 from kafka_assets.decode.names import VALUE
 from kafka_assets.decode.packets import KIND, PACKET, PACKETS
-from kafka_assets.decode.records import CARRIED, rows_schema
+from kafka_assets.decode.passage import CARRIED, rows_schema
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import SliceKey
 from kafka_assets.spark.traveling import worker

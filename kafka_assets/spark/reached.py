@@ -26,6 +26,7 @@ _SAID = (
     "Channel closed!",
     "stopped SparkContext",
     "SparkContext was shut down",
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",  # an executor is gone with the records that it held for a chunk
 )
 
 _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')

@@ -15,6 +15,7 @@ import pytest
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import fetch_landed
 from kafka_assets.streams import Stream
+from kafka_assets_tests.corpus.classic import chunks
 from kafka_assets_tests.corpus.dress import WAYS, record
 from kafka_assets_tests.corpus.frames import AT, decoded, raw_frame
 from kafka_assets_tests.corpus.json_records import RECORDS
@@ -168,16 +169,17 @@ def test_text_and_bytes_land_whole(spark: SparkSession) -> None:
 
 @pytest.mark.campaign
 def test_a_classic_session_says_the_same(
-    landed: dict[str, list[dict[str, Any]]], whole: list[dict[str, Any]], tmp_path: Path
+    spark: SparkSession, landed: dict[str, list[dict[str, Any]]], whole: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     target = tmp_path / "classic"
     command = [sys.executable, "-m", "kafka_assets_tests.corpus.classic", str(target)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    values, records = pickle.loads(target.read_bytes())
+    values, records, [plain, made, held] = pickle.loads(target.read_bytes())
     assert repr(values) == repr([row for way in WAYS for row in landed[way]])
     assert repr(records) == repr(whole)
+    assert [plain, made, 0] == chunks(spark) == [made, plain, held]
 
 
 @pytest.fixture(scope="module")

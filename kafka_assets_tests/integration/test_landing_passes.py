@@ -58,8 +58,8 @@ def test_chunks_of_large_records_are_bounded_by_their_bytes(
     chunks: list[int] = []
     stream_chunks = landings.stream_chunks
 
-    def watched(*given: Any) -> Iterator[Chunk]:
-        for chunk in stream_chunks(*given):
+    def watched(*given: Any, **more: Any) -> Iterator[Chunk]:
+        for chunk in stream_chunks(*given, **more):
             chunks.append(sum(part.bytes_read for part in chunk.seen.values()))
             assert chunk.rows.nbytes < room + 2 * size
             yield chunk

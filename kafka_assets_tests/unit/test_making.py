@@ -295,7 +295,7 @@ def test_of_many_whole_slices_spark_is_asked_for_the_columns_of_one(monkeypatch:
 
 def test_slices_that_another_run_has_committed_meanwhile_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = [SliceKey("orders", 1, 0, at, at + 5) for at in (0, 5)]
-    monkeypatch.setattr(landings, "stream_chunks", lambda plan, fetch: plan)
+    monkeypatch.setattr(landings, "stream_chunks", lambda plan, fetch, room: plan)
     [[piece]] = Landing(**landing([first, second])).chunks({second: 7}, NO_COLUMNS)()
     assert (piece.slices, piece.start, piece.end) == ((second,), 7, 10)
 

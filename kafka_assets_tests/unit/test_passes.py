@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.decode.records import HEADER_TYPE
+from kafka_assets.decode.passage import HEADER_TYPE
 from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.schema import declared
 from kafka_assets.slices import Piece, SliceKey
@@ -194,3 +194,20 @@ def test_what_a_chunk_leaves_is_read_next_and_nothing_twice() -> None:
     found = [chunk.rows.column("offset").to_pylist() for chunk in stream_chunks(plan, fetch)]
     assert sorted(offset for part in found for offset in part) == list(range(12))
     assert max(map(len, found)) == 3
+
+
+def test_parts_are_cut_so_that_a_chunk_has_room_for_them() -> None:
+    asked: list[list[Piece]] = []
+
+    def fetch(pieces: Sequence[Piece]) -> Fetched:
+        asked.append(list(pieces))
+        count = sum(piece.end - piece.start for piece in pieces)
+        return Fetched(Chunk(pa.table({}), {SLICES[0]: Seen(read=count, bytes_read=count * 100)}))
+
+    keys = [SliceKey("orders", 1, part, 0, 20) for part in range(3)]
+    plan = [[Piece("orders", key.partition, 0, 20, (key,)) for key in some] for some in ([keys[0]], keys[1:])]
+    assert len(list(stream_chunks([*plan[:1], *plan[:1], plan[1]], fetch, room=2_800))) == 4
+    assert [[(piece.partition, piece.start, piece.end) for piece in some] for some in asked] == [
+        [(0, 0, 20)], [(0, 0, 20)], [(1, 0, 20), (2, 0, 5)], [(2, 5, 20)],
+    ]  # fmt: skip
+    assert asked[-1][0].slices == (keys[2],)

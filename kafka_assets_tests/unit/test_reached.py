@@ -25,6 +25,10 @@ class Answer(grpc.RpcError):
     "error",
     [
         SparkConnectGrpcException(message="refused", grpc_status_code=grpc.StatusCode.UNAVAILABLE),
+        SparkConnectGrpcException(
+            message="[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_3_0 not found!",
+            grpc_status_code=grpc.StatusCode.INTERNAL,
+        ),
         SparkConnectGrpcException(message="The handle is invalid.", errorClass="INVALID_HANDLE.SESSION_NOT_FOUND"),
         SparkConnectGrpcException(message="[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid."),
         PySparkAssertionError("Received incorrect … Please create a new Spark Session to reconnect. (a != b)"),

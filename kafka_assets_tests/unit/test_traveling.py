@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.decode.records import HEADER_TYPE
+from kafka_assets.decode.passage import HEADER_TYPE
 from kafka_assets.schema import declared
 from kafka_assets.spark import traveling
 from kafka_assets.spark.traveling import worker
