@@ -1,8 +1,8 @@
 """Runs whose process died together with what watched it: Dagster would believe in them for minutes or hours.
 
-A run's process is watched by the code server that started it. Where that is killed, too, as by a machine that goes
-down, Dagster keeps the run STARTING for minutes and STARTED until its longest time is over, and each takes the place
-of one that could land.
+A run's process is watched by the code server that started it, or by the nursery that it was forked from. Where that is
+killed, too, as by a machine that goes down, Dagster keeps the run STARTING for minutes and STARTED until its longest
+time is over, and each takes the place of one that could land.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
+from kafka_assets.assets.run_process import LAUNCHER_TAG, RunProcess
+
 UNHELD = {dg.DagsterRunStatus.STARTING: timedelta(seconds=20), dg.DagsterRunStatus.STARTED: timedelta(minutes=5)}
 """A run that stays so for longer without a lease in the ledger, and that nobody watches, has no process any more.
 
-One that was to start is told of its process by the code server: where that is gone, hardly any process came to be.
+One that was to start is told of its process by who starts it: where that is gone, hardly any process came to be.
 One that has started may have landed, and be telling Dagster of a hundred keys.
 """
 
@@ -47,7 +49,11 @@ def _watched(run: dg.DagsterRun) -> bool:
     """Whether somebody would notice that the run's process dies."""
     if run.remote_job_origin is None:
         return False  # it was carried out by whoever asked for it, as `kafka-assets run` does
+    if (process := RunProcess.of(run)) is not None:
+        return process.may_live
     path = json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("socket")
+    if path is None and (launcher := RunProcess.of(run, LAUNCHER_TAG)) is not None:
+        return launcher.may_live  # it has not got as far as a process of the run's own
     if path is None:
         return True  # by a launcher of another kind, or by a server elsewhere
     with socket.socket(socket.AF_UNIX) as server:

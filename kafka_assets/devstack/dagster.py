@@ -31,6 +31,11 @@ concurrency:
     max_concurrent_runs: 4
 run_queue:
   dequeue_interval_seconds: 1
+# A run is forked from a process that has imported everything; without these three lines each one is a Python that
+# imports it anew.
+run_launcher:
+  module: kafka_assets.assets.launcher
+  class: WarmRunLauncher
 run_retries:
   enabled: true
   max_retries: 1

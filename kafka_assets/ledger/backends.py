@@ -73,6 +73,9 @@ def own_process() -> str:
     return f"sqlite:{socket.gethostname()}:{os.getpid()}:{birth(os.getpid())}"
 
 
+os.register_at_fork(after_in_child=own_process.cache_clear)  # else a child would go by its parent's name
+
+
 def pid_of(backend: str) -> str:
     """The part of a SQLite backend's name that a user can act on."""
     _, host, pid, _ = backend.split(":")

@@ -41,6 +41,8 @@ STREAMS = [
     Landed("killed_worker"),
     Landed("ended"),
     Landed("byhand"),
+    Landed("forked"),
+    Landed("changed"),
 ]
 """A run of one hangs before it verifies its attempts, once, when it is told to."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.devstack.processes import MARK
 
 ASK = "{ runsOrError { ... on Runs { count } } }"
@@ -31,12 +32,11 @@ class Runs:
             return int(json.load(answer)["data"]["runsOrError"]["count"])
 
     def workers(self) -> set[int]:
-        """The processes of runs: what the code server spawns, a fresh interpreter for each."""
+        """The processes of runs: what the code server spawns, a fresh interpreter for each, or a nursery forks."""
         found: set[int] = set()
         for process in psutil.process_iter():
             try:
-                spawned = "multiprocessing.spawn" in " ".join(process.cmdline())
-                if spawned and process.environ().get(MARK) == self._mark:
+                if is_run(process.cmdline()) and process.environ().get(MARK) == self._mark:
                     found.add(process.pid)
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
@@ -53,3 +53,10 @@ class Runs:
             return False
         psutil.Process(pid).kill()
         return True
+
+
+def is_run(command: list[str]) -> bool:
+    """Whether a process of this command line carries out a run."""
+    if "kafka_assets.assets.nursery" in command:
+        return command[-1] != f"{RUN_WORD}{NOBODY}"
+    return "multiprocessing.spawn" in " ".join(command)

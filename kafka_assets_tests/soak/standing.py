@@ -20,6 +20,7 @@ import psutil
 from sqlalchemy import Engine, text
 
 from kafka_assets import devstack
+from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic
@@ -34,6 +35,8 @@ FOLDER = Path("build/soak_up").resolve()
 BAD_EVERY = 500
 CATCH_UP_SECONDS = 600
 ROLES = {
+    f"{RUN_WORD}{NOBODY}": "nursery",
+    "kafka_assets.assets.nursery": "runs",
     "multiprocessing.spawn": "runs",
     "dagster_webserver": "webserver",
     "dagster._daemon": "daemon",

@@ -22,6 +22,7 @@ from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.folder import broken_in, load_assets
 from kafka_assets.assets.resources import default_resources
+from kafka_assets.assets.run_process import LAUNCHER_TAG, PROCESS_TAG, RunProcess
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
 from kafka_assets.broker.connection import Connection
@@ -246,6 +247,22 @@ def test_a_run_that_was_to_start_when_its_code_server_died_is_waited_for_no_long
         desk.later(monkeypatch, minutes=1)
         assert len(desk.tick().requests) == (0 if watched else 1)
     assert (_status(desk, run) is dg.DagsterRunStatus.FAILURE) != watched
+
+
+@pytest.mark.parametrize("tag", [PROCESS_TAG, LAUNCHER_TAG])
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "dead"])
+def test_a_forked_run_is_watched_by_its_process_and_before_that_by_its_launchers(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, lives: bool, tag: str
+) -> None:
+    broker.set("orders", 15)
+    [request] = desk.tick().requests
+    run = desk.store(request, dg.DagsterRunStatus.STARTING)
+    this = RunProcess.launcher(run.run_id)
+    desk.instance.add_run_tags(run.run_id, (this if lives else replace(this, born="another")).tag(tag))
+    desk.hold_no_longer()
+    desk.later(monkeypatch, minutes=1)
+    assert len(desk.tick().requests) == (0 if lives else 1)
+    assert (_status(desk, run) is dg.DagsterRunStatus.FAILURE) != lives
 
 
 def _status(desk: Desk, run: dg.DagsterRun) -> dg.DagsterRunStatus:
