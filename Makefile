@@ -7,7 +7,7 @@ UPGRADE ?=
 PROPERTIES ?= sqlite=2000,postgresql=200,mariadb=200,mysql=200
 SECONDS ?= 3600
 # On two cores: half of what a test takes it waits, for a broker, a lock or a lease.
-WORKERS ?= 4
+WORKERS ?= 6
 MUTANTS ?=
 RUNS ?=
 KILLS ?=
