@@ -34,11 +34,15 @@ class Twice(dict[str, Any]):
 
 
 class NotJson(ValueError):
-    """The text is no JSON value, or one past all bounds."""
+    """The text is no JSON value."""
 
     def __init__(self, why: Reason) -> None:
         super().__init__(why.words)
         self.reason = why
+
+
+class Unbounded(NotJson):
+    """It may be one, but is past all bounds."""
 
 
 def parse(text: str) -> Any:
@@ -70,7 +74,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _bounded(text: str) -> Number:
     if len(text) > LONGEST_NUMBER and len(_NO_DIGIT.sub("", text)) > LONGEST_NUMBER:
-        raise NotJson(reason(NOT_JSON, f"the value holds a number of more than {LONGEST_NUMBER:,} digits"))
+        raise Unbounded(reason(NOT_JSON, f"the value holds a number of more than {LONGEST_NUMBER:,} digits"))
     return Number(text)
 
 
@@ -122,7 +126,7 @@ def _parse_deep(text: str) -> tuple[Any, int]:  # noqa: PLR0912, PLR0915 - one a
                     raise NotJson(_BROKEN)
                 outer.append((held, is_object, key))
                 if len(outer) > DEEPEST:
-                    raise NotJson(reason(NOT_JSON, f"the value is nested more than {DEEPEST:,} deep"))
+                    raise Unbounded(reason(NOT_JSON, f"the value is nested more than {DEEPEST:,} deep"))
                 held, is_object = [], mark == "{"
                 state = "first" if is_object else "item"
                 continue

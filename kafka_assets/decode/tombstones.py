@@ -22,7 +22,7 @@ import pyarrow as pa
 from kafka_assets.decode.codes import TOMBSTONE_KEY
 from kafka_assets.decode.contract import Reason, fields_of, landed_schema, reason
 from kafka_assets.decode.json_exact import ExactJson
-from kafka_assets.decode.json_text import NotJson, parse
+from kafka_assets.decode.json_text import NotJson, Unbounded, parse
 
 _SIMPLE = re.compile(r"\s*[-+.\w]+\s*", re.ASCII)
 
@@ -74,7 +74,10 @@ class Tombstones:
         if self._alone is not None:
             if (text := _text(key)) is None:
                 return _cannot("it is not valid UTF-8")
-            document = _document(text, self._alone)
+            try:
+                document = _document(text, self._alone)
+            except Unbounded as error:
+                return _cannot(error.reason.words.replace("the value", "the key"))
         found = self._exact.read(document)
         if isinstance(found, Reason):
             return _cannot(found.words.replace("the value", "the key"))
@@ -89,7 +92,7 @@ def _text(key: bytes) -> str | None:
 
 
 def _document(text: str, alone: Any) -> bytes:
-    """The key as a JSON object: as it is, or made of a plain value."""
+    """The key as a JSON object: as it is, or made of a plain value. Raises Unbounded where that cannot be told."""
     first: Any = _parsed(text)
     if isinstance(first, dict) and alone.name in cast("dict[str, Any]", first):
         return text.encode()
@@ -104,7 +107,9 @@ def _document(text: str, alone: Any) -> bytes:
 def _parsed(text: str) -> Any:
     try:
         return parse(text)
-    except NotJson:
+    except NotJson as error:
+        if isinstance(error, Unbounded) and text.lstrip().startswith("{"):
+            raise  # it may well be an object that has the column
         return None
 
 

@@ -54,6 +54,7 @@ _POSTGRESQL_ANSWERED = re.compile(
     r"|invalid [\w ]+ value|invalid connection option|invalid port|invalid URI|missing \"|does not support SSL"
     "|certificate verify failed|does not match host name|could not (?:read|load|open) |has group or world access"
 )
+# Too many connections: of the server, of one user, of one user's own limit.
 _CROWDED = {1040, 1203, 1226}
 _POSTGRESQL_CROWDED = re.compile("too many (?:connections|clients)|remaining connection slots")
 
@@ -158,7 +159,7 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
         return SettingsError(
             f"the database at {url} refused the connection", why=said, cure="correct KAFKA_ASSETS_DATABASE_URL"
         )
-    if code_of(error) in _CROWDED or _POSTGRESQL_CROWDED.search(said) if isinstance(error, DBAPIError) else False:
+    if isinstance(error, DBAPIError) and (code_of(error) in _CROWDED or _POSTGRESQL_CROWDED.search(said)):
         return LedgerBusy(
             f"the database at {url} takes no more connections",
             why=said,

@@ -14,6 +14,7 @@ import pytest
 from kafka_assets.decode import json_bulk
 from kafka_assets.decode.contract import Decoded, Reason
 from kafka_assets.decode.decoder import JsonValues, decoder
+from kafka_assets.decode.tombstones import Tombstones
 from kafka_assets.schema import declared
 from kafka_assets_tests.corpus import json_mutants, numbers
 from kafka_assets_tests.corpus.json_mutants import mutants
@@ -375,3 +376,13 @@ def test_text_and_bytes_land_whole(format: str, kind: str) -> None:
 def test_a_reason_shows_what_is_wrong_as_it_was_written(record: bytes, code: str, words: str) -> None:
     [found] = JsonValues(declared(WIDE, "json")).read(values([record])).bad.values()
     assert (found.code, found.words) == (code, words)
+
+
+def test_a_key_past_all_bounds_deletes_nothing_under_its_whole_text() -> None:
+    tombstones = Tombstones(pa.schema([pa.field("id", pa.string(), nullable=False)]), ["id"])
+    deep = b'{"id": "x", "z": ' + b"[" * 1_500 + b"]" * 1_500 + b"}"
+    digits = b"7" * 2_000
+    told, refused = tombstones.read(pa.array([deep, digits, b"{no object", b'{"id": "x"}'], pa.binary()))
+    assert told.column("id").to_pylist() == ["7" * 2_000, "{no object", "x"]
+    assert [one.code for one in refused.values()] == ["tombstone_key"]
+    assert "nested more than 1,000 deep" in refused[0].words

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from kafka_assets.birth import birth
 from kafka_assets.cli import app
-from kafka_assets.devstack import catalogue, locks, ports, processes, spark, stack
+from kafka_assets.devstack import catalogue, dagster, locks, ports, processes, spark, stack
 from kafka_assets.devstack.dagster import write_instance
 from kafka_assets.devstack.postgresql import forget_zombie
 from kafka_assets.devstack.progress import Silent
@@ -417,3 +417,25 @@ def test_a_killed_postgresql_that_nobody_collects_keeps_no_new_one_from_starting
             forget_zombie(tmp_path)
             assert note.exists() != killed
             server.kill()
+
+
+def test_a_place_where_no_folder_can_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "project").write_text("")
+    with pytest.raises(ServiceError, match="cannot be made"):
+        stack.up(tmp_path / "project" / ".kafka_assets", ["kafka"])
+
+
+def test_a_dagster_whose_code_server_is_gone_cannot_be_worked_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "dagster._core.errors.DagsterUserCodeUnreachableError: Could not reach user code server."
+    for message, said in ((gone, "the code server of defs is gone"), ("ImportError: no module x", None)):
+        entry = {"name": "defs", "locationOrLoadError": {"message": message}}
+        answer = {
+            "workspaceOrError": {"locationEntries": [entry]},
+            "instance": {"daemonHealth": {"allDaemonStatuses": [{"required": True, "healthy": True}]}},
+        }
+        monkeypatch.setattr(dagster, "graphql", lambda *given, answer=answer, **more: answer)
+        monkeypatch.setattr(dagster, "answers", lambda port: True)
+        service = dagster.Dagster(tmp_path / ".kafka_assets")
+        assert (service.slow({"client": 1}), service.unready({"client": 1})) == (said, said)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, event, insert, select, text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from kafka_assets.errors import DatabaseRefused, LedgerBusy, OutcomeUnknown, SettingsError
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
 from kafka_assets.ledger.engine import Kept, make_engine, parse_url, read, write
 from kafka_assets.ledger.schema import current_revision, ensure_schema
-from kafka_assets.ledger.trouble import translate
+from kafka_assets.ledger.trouble import refused_connection, translate
 
 
 def add(connection: Any, topic: str) -> None:
@@ -234,6 +234,13 @@ def test_a_url_that_no_server_would_make_work_is_not_tried_again(url: str) -> No
     with pytest.raises(SettingsError) as caught, read(make_engine(url)):
         pass
     assert "correct" in caught.value.cure
+
+
+@pytest.mark.parametrize("said", ['FATAL:  too many connections for role "loader"', "FATAL:  sorry, too many clients"])
+def test_a_server_that_takes_no_more_connections_is_not_told_to_be_started(said: str) -> None:
+    refused = refused_connection(make_engine("postgresql://me@nowhere/x"), OperationalError("", {}, Exception(said)))
+    assert isinstance(refused, LedgerBusy)
+    assert "takes no more connections" in str(refused)
 
 
 @pytest.mark.parametrize("url", ["postgresql://me@127.0.0.1:1/db", "mysql://me@127.0.0.1:1/db"])

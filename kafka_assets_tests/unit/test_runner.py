@@ -21,7 +21,7 @@ from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.replaying import replay
-from kafka_assets.assets.runner import Runner
+from kafka_assets.assets.runner import Failed, Runner
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
 from kafka_assets.errors import (
@@ -101,6 +101,34 @@ def test_a_broker_that_is_away_ends_it_at_once(desk: Desk, runner: Runner) -> No
         done = runner.until_caught_up(patience=timedelta(hours=1))
     assert not done.caught_up
     assert desk.broker.asked == 1
+
+
+def test_one_tick_that_leaves_offsets_is_not_caught_up(
+    desk: Desk, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "run", lambda request: Failed("shop.a:0:0-10: no room", divides=False))
+    monkeypatch.setattr(runner, "_require_spark", lambda: None)
+    desk.broker.set("shop.a", 10)
+    with runner:
+        failed, waiting = runner.once(), runner.once()
+        monkeypatch.setattr(runner, "run", lambda request: desk.land(request) and None)
+        desk.hold_no_longer()
+        landed = runner.once()
+    assert [(done.runs, done.remaining, done.caught_up) for done in (failed, waiting, landed)] == [
+        (1, 10, False), (0, 10, False), (1, 0, True),
+    ]  # fmt: skip
+
+
+def test_offsets_that_went_with_their_topic_are_said_once(desk: Desk, runner: Runner) -> None:
+    desk.broker.set("shop.a", 10)
+    desk.settle()
+    desk.broker.set("shop.a", 25)
+    with runner:
+        desk.tick()  # planned, and not landed
+        desk.broker.set("shop.a", 4, topic_id="id-2")
+        found, again = (runner.until_caught_up(patience=timedelta(seconds=30)) for _ in range(2))
+    assert (found.lost, found.remaining, found.caught_up) == ({"shop.a": 15}, 0, False)
+    assert (again.lost, again.caught_up) == ({}, True)
 
 
 class Kafka:
