@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,9 +35,8 @@ from kafka_assets.ledger.requests import given_up, withdraw
 from kafka_assets.ledger.standing import (
     Place,
     Remaining,
-    clock,
     ends_of,
-    lost_since,
+    lost_within,
     remaining,
     standing_of,
 )
@@ -133,7 +132,7 @@ class Runner:
     def once(self) -> Done:
         """One tick, and its runs."""
         done = Done()
-        begun = clock(self.engine)
+        begun = time.monotonic()
         found = self._step(done)
         return self._closed(done, remaining(self.engine, self._goal(found)), since=begun)
 
@@ -144,7 +143,7 @@ class Runner:
         another run may hold a slice, or a failed one waits for its next attempt.
         """
         done = Done()
-        begun = clock(self.engine)
+        begun = time.monotonic()
         found = self._step(done)
         goal = self._goal(found)
         before, moved = remaining(self.engine, goal), time.monotonic()
@@ -184,12 +183,13 @@ class Runner:
             for one in standing_of(self.engine, asset=stream.asset)
         ]
 
-    def _closed(self, done: Done, left: Remaining, *, since: datetime) -> Done:
+    def _closed(self, done: Done, left: Remaining, *, since: float) -> Done:
         failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
         done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
         done.failed_slices = sum(done.given_up.values())
         done.remaining = left.offsets
-        done.lost = lost_since(self.engine, since, streams=[stream.name for stream in self.streams])
+        passed = timedelta(seconds=time.monotonic() - since)
+        done.lost = lost_within(self.engine, passed, streams=[stream.name for stream in self.streams])
         if done.remaining:
             some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
             done.waits = [one.said() for found in some for one in found]

@@ -251,16 +251,15 @@ def _status(name: str, record: Record) -> ServiceStatus:
 @contextmanager
 def _alone(file: StateFile, progress: Progress) -> Generator[None]:
     waiting = "another `kafka-assets up` or `down` is at work in this project; waiting for it"
-    try:
-        make_private(file.folder)
-    except OSError as error:
-        raise ServiceError(
-            f"the folder {file.folder} of the local services cannot be made",
-            why=str(error),
-            cure="give this user access to the project's folder, or set KAFKA_ASSETS_HOME to another one",
-        ) from error
+    make_private(file.folder)
     with held(file.folder / "services.lock", timeout=LONGEST_UP, on_wait=lambda: progress.say(waiting)):
         yield
+
+
+_NOT_WRITABLE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST),
+}
 
 
 @contextmanager
@@ -268,7 +267,7 @@ def _disk_errors(folder: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST):
+        if error.errno not in _NOT_WRITABLE:
             raise
         raise ServiceError(
             "the services' files could not be written",

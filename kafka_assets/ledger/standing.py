@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 
 from sqlalchemy import Engine, case, func, select
 
@@ -68,16 +68,11 @@ def standing_of(engine: Engine, *, asset: str) -> list[Standing]:
     return [Standing(*row) for row in rows]
 
 
-def clock(engine: Engine) -> datetime:
-    """What time it is by the database."""
-    with read(engine) as connection:
-        return connection.execute(select(now_ts())).scalar_one()
-
-
-def lost_since(engine: Engine, since: datetime, *, streams: Collection[str]) -> dict[str, int]:
-    """By topic the offsets that were lost with those of these streams' topics that were found deleted since then."""
+def lost_within(engine: Engine, passed: timedelta, *, streams: Collection[str]) -> dict[str, int]:
+    """By topic the offsets that were lost with what was found deleted of these streams' topics, so short a time ago."""
     s, src = t.slice_.c, t.source.c
     with read(engine) as connection:
+        since = connection.execute(select(now_ts())).scalar_one() - passed
         gone = select(src.id).where(src.stream.in_(sorted(streams)), src.retired_at >= since)
         rows = connection.execute(
             select(src.topic, func.sum(s.end_offset - s.start_offset))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -382,6 +383,18 @@ def test_a_project_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         stack.up(tmp_path / "project" / ".kafka_assets", ["kafka"])
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EROFS])
+def test_a_project_that_nothing_may_be_written_in_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(folder: Path) -> None:
+        raise OSError(number, os.strerror(number), str(folder))
+
+    monkeypatch.setattr(stack, "make_private", refuse)
+    with pytest.raises(ServiceError, match="could not be written"):
+        stack.up(tmp_path / ".kafka_assets", ["kafka"])
+
+
 @pytest.mark.parametrize(
     ("environ", "started"),
     [
@@ -417,12 +430,6 @@ def test_a_killed_postgresql_that_nobody_collects_keeps_no_new_one_from_starting
             forget_zombie(tmp_path)
             assert note.exists() != killed
             server.kill()
-
-
-def test_a_place_where_no_folder_can_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "project").write_text("")
-    with pytest.raises(ServiceError, match="cannot be made"):
-        stack.up(tmp_path / "project" / ".kafka_assets", ["kafka"])
 
 
 def test_a_dagster_whose_code_server_is_gone_cannot_be_worked_with(
