@@ -96,7 +96,7 @@ NOTHING = Outcome(records_read=0, landed=0, filtered=0, quarantined=0, holes=0, 
 
 
 def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceKey, Publication]:
-    """The publications of these slices; every key must be a slice that the ledger planned for this asset."""
+    """The publications of these slices, in their order; each must be a slice that the ledger planned for this asset."""
     found: dict[SliceKey, Publication] = {}
     wanted = set(keys)
     with read(engine) as connection:
@@ -120,7 +120,7 @@ def find(engine: Engine, *, asset: str, keys: Sequence[SliceKey]) -> dict[SliceK
             why="slices come from planning; a key in Dagster alone is no slice",
             cure="let the sensor plan, or check that this is the database that planned it (KAFKA_ASSETS_DATABASE_URL)",
         )
-    return found
+    return {key: found[key] for key in keys}
 
 
 def _starts(connection: Connection, keys: Collection[SliceKey]) -> dict[tuple[int, int], list[int]]:
