@@ -119,6 +119,7 @@ def test_a_broker_that_did_not_list_its_groups_is_told() -> None:
     assert found.troubles == ["no answer (_TIMED_OUT)"]
 
 
+@pytest.mark.slow
 def test_a_broker_that_went_away_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outage, "ALL_DOWN_GRACE", 0.05)
     said: list[str] = []

@@ -204,6 +204,7 @@ def test_a_projects_own_resources_stand_beside_the_components_or_in_their_place(
         assert "k:1" in str(given["kafka_assets_broker"].config_schema.default_value)
 
 
+@pytest.mark.slow
 def test_components_in_python_files_and_functions_in_folders_are_met() -> None:
     inline = """
 import dagster as dg

@@ -44,6 +44,7 @@ def test_json_is_the_same_value_without_a_character_that_a_terminal_obeys(capsys
     assert not set(told) & set("\x1b\x07\x7f\x9b\u202e\ud800")
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_bytes_of_a_record_and_a_terminal_does_not(capfd: pytest.CaptureFixture[str]) -> None:
     program = "from kafka_assets.cli.console import print_text; print_text('\\x1b[2J')"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"\x1b[2J\n"

@@ -79,6 +79,7 @@ def test_a_code_location_with_such_an_instance_is_refused_as_it_is_loaded(
         build_definitions([plain])
 
 
+@pytest.mark.slow
 def test_the_doctor_names_such_an_instance(tmp_path: Path) -> None:
     environ = home(tmp_path, PSYCOPG_3)
     found = {one.check: one for one in examine(tmp_path, environ=environ)}

@@ -265,6 +265,7 @@ HOSTILE: list[bytes | None] = [
 ]
 
 
+@pytest.mark.slow
 def test_hostile_records_alone_and_among_good_ones() -> None:
     check(WIDE, HOSTILE)
     plain = [b'{"i":%d,"s":"x","q":{"w":[1,2]}}' % at for at in range(50)]

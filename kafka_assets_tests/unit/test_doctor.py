@@ -46,6 +46,7 @@ def test_what_is_missing_always_has_a_cure(tmp_path: Path) -> None:
     assert [check.check for check in found.values() if check.status != "ok" and not check.cure] == []
 
 
+@pytest.mark.slow
 def test_each_setting_says_where_it_comes_from(tmp_path: Path) -> None:
     (tmp_path / "kafka_assets.toml").write_text('spark_master = "local[2]"')
     (tmp_path / ".kafka_assets").mkdir()
@@ -148,6 +149,7 @@ def test_kafka_properties_that_one_of_the_clients_cannot_have_are_a_failure(tmp_
     assert checks(tmp_path, KAFKA_ASSETS_KAFKA__SSL_CRL_LOCATION="x")["kafka properties"].status == "failed"
 
 
+@pytest.mark.slow
 def test_a_ledger_of_another_revision_is_a_failure(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
     assert CliRunner().invoke(app, ["db", "init", "--url", url]).exit_code == 0
@@ -174,6 +176,7 @@ def test_without_java_only_those_who_need_it_fail(tmp_path: Path, monkeypatch: p
     assert checks(tmp_path, KAFKA_ASSETS_SPARK_MASTER="local[2]")["java"].status == "failed"
 
 
+@pytest.mark.slow
 def test_the_command_exits_with_0_or_1_and_prints_json_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     well = CliRunner().invoke(app, ["doctor", "--json"])
     assert well.exit_code == 0

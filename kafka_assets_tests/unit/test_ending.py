@@ -58,6 +58,7 @@ def ended(program: str, *signals: signal.Signals) -> tuple[int, list[str]]:
     return process.returncode, sorted(word for word in said if word)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_goes_on_all_the_same_is_ended(number: signal.Signals) -> None:
     code, said = ended(HANGS.format(grace=0.5, last=""), number)
@@ -91,5 +92,6 @@ def test_a_second_signal_waits_for_nobody() -> None:
     assert not any("last" in word for word in said)
 
 
+@pytest.mark.slow
 def test_a_thread_that_never_ends_holds_up_no_process_that_was_told_to() -> None:
     assert ended(ENDS, signal.SIGTERM) == (128 + signal.SIGTERM, ["ready"])

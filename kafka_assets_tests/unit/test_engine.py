@@ -374,6 +374,7 @@ def test_a_connection_that_is_another_one_by_now_is_not_kept(
     kept.close()
 
 
+@pytest.mark.slow
 def test_who_meets_a_new_file_while_another_writes_in_it_waits_for_it(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -389,6 +390,7 @@ def test_who_meets_a_new_file_while_another_writes_in_it_waits_for_it(tmp_path: 
     engine.dispose()
 
 
+@pytest.mark.slow
 def test_a_new_file_that_stays_locked_is_busy_after_as_long_as_any_lock(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     first = sqlite3.connect(path, isolation_level=None)

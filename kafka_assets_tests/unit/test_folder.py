@@ -77,6 +77,7 @@ def test_a_yaml_file_is_refused_in_words_at_the_line_that_is_meant(
     assert "pydantic" not in said
 
 
+@pytest.mark.slow
 def test_what_no_text_can_be_had_of_stops_no_other(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     (tmp_path / "gone.yaml").symlink_to("nowhere")
@@ -151,6 +152,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_commands_tell_the_broken_file_and_do_the_rest(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +172,7 @@ def test_commands_tell_the_broken_file_and_do_the_rest(
     run("quarantine", "list")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("top", "cure"),
     [

@@ -41,6 +41,7 @@ def loaded(*command: str, **environ: str) -> set[str]:
     return HEAVY & set(done.stderr.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["--help"], ["topics", "list", "--help"], ["ps", "--json"]])
 def test_help_and_what_asks_nobody_load_nothing(command: list[str], tmp_path: Path) -> None:
     assert loaded(*command, KAFKA_ASSETS_HOME=str(tmp_path)) == set()

@@ -53,6 +53,7 @@ def grows(noted: list[float]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_who_is_silent_for_too_long_keeps_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     times, clock = extended(monkeypatch), Clock(monkeypatch)
     with keeper(silence=60) as leases:

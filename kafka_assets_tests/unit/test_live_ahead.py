@@ -64,6 +64,7 @@ def said(chunk: Chunk) -> tuple[object, ...]:
     return chunk.rows.to_pylist(), chunk.rows.schema, deletes, list(chunk.bad), dict(chunk.seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("seed", range(8))
 def test_in_pieces_or_at_once_is_the_same(seed: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

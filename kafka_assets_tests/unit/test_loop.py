@@ -106,6 +106,7 @@ def test_the_group_goes_on_without_a_batch_that_takes_too_long(member: Callable[
     assert one.figures.lag == 0 and whole(engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_batch_that_comes_after_the_next_owner_is_fenced(
     member: Callable[..., Member], engine: Engine, lost: bool
@@ -137,6 +138,7 @@ def test_partitions_that_were_lost_are_forgotten_at_once(member: Callable[..., M
     assert (landed(engine), owners(engine)) == (list(range(30)), [None])
 
 
+@pytest.mark.slow
 def test_a_lease_that_was_taken_over_drops_what_was_gathered(
     member: Callable[..., Member], engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_lease_that_was_taken_over_drops_what_was_gathered(
     assert one.loop.gathering.held[ORDERS].position == 40
 
 
+@pytest.mark.slow
 def test_two_batches_are_all_that_is_held_while_the_database_is_slow(
     member: Callable[..., Member], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +217,7 @@ def test_a_drain_commits_what_was_gathered(member: Callable[..., Member], engine
     assert landed(engine) == list(range(50)) and one.figures.commits == 1
 
 
+@pytest.mark.slow
 def test_a_drain_that_runs_out_of_time_drops_what_was_gathered(member: Callable[..., Member], engine: Engine) -> None:
     one = member(Limits(records=30, delay=60), patience=0.2)
     one.in_flight()
@@ -228,6 +232,7 @@ def test_a_drain_that_runs_out_of_time_drops_what_was_gathered(member: Callable[
     assert whole(engine)
 
 
+@pytest.mark.slow
 def test_leases_that_cannot_be_begun_with_are_given_back(
     member: Callable[..., Member], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +255,7 @@ def test_leases_that_cannot_be_begun_with_are_given_back(
     one.turns(lambda: len(landed(engine)) == 50)
 
 
+@pytest.mark.slow
 def test_trouble_with_the_broker_is_said_when_it_changes(
     member: Callable[..., Member], caplog: pytest.LogCaptureFixture
 ) -> None:

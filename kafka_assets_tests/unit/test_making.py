@@ -353,6 +353,7 @@ class Crafted(Landing):
         return read
 
 
+@pytest.mark.slow
 def test_a_run_of_many_slices_is_cut_into_transactions_and_one_that_fails_stops_no_other(engine: Engine) -> None:
     keys = plan(engine, slices=[(at, at + 1) for at in range(250)])
     said: list[str] = []

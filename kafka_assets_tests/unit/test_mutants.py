@@ -13,6 +13,7 @@ from kafka_assets_tests.mutants.mutant import Change, Mutant
 PACKAGE = Path(kafka_assets.__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)
 def test_a_mutant_can_be_applied(one: Mutant) -> None:
     texts: dict[Path, str] = {}

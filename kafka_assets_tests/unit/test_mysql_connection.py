@@ -122,6 +122,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_statement_is_waited_for_as_long_as_its_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mysql_connection, "SILENT_SECONDS", 0.2)
     asked = threading.Event()

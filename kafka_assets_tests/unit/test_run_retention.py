@@ -49,6 +49,7 @@ def kept(stream: Stream, instance: dg.DagsterInstance, *runs: dg.DagsterRun) -> 
     return [instance.has_run(one.run_id) for one in runs]
 
 
+@pytest.mark.slow
 def test_runs_go_with_their_keys_and_leave_no_file(instance: dg.DagsterInstance) -> None:
     old, failed = run(instance, "orders", days=40), run(instance, "orders", days=40, status=FAILURE)
     young, going_on = run(instance, "orders", days=30), run(instance, "orders", days=40, status=STARTED)
@@ -62,6 +63,7 @@ def test_runs_go_with_their_keys_and_leave_no_file(instance: dg.DagsterInstance)
     assert left_of(instance, young) and left_of(instance, others)
 
 
+@pytest.mark.slow
 def test_a_tick_deletes_a_few_the_oldest_first(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_retention, "RUNS_PER_TICK", 2)
     runs = [run(instance, "orders", days=days) for days in (50, 49, 48)]
@@ -83,6 +85,7 @@ def test_what_dagster_cannot_delete_costs_a_tick_nothing(desk: Desk, monkeypatch
     assert desk.instance.has_run(old.run_id)
 
 
+@pytest.mark.slow
 def test_the_dagster_yaml_that_up_writes_purges_ticks(tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text(INSTANCE)
     assert yaml.safe_load(INSTANCE)["retention"]["sensor"]["purge_after_days"]["skipped"] == 1

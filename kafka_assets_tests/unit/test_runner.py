@@ -56,6 +56,7 @@ def runner(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runne
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passing", [LedgerBusy("another planner met it"), TopicChanged("it was created again")])
 def test_what_another_planner_was_faster_with_is_looked_at_again(
     desk: Desk, runner: Runner, monkeypatch: pytest.MonkeyPatch, passing: Exception
@@ -194,6 +195,7 @@ def swallow(number: signal.Signals) -> None:
     raise ImportError("numpy.core.multiarray failed to import")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before-the-claim", "just-when-it-is-committed", "after-it"])
 @pytest.mark.parametrize("happens", [tell, swallow])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -244,6 +246,7 @@ def test_a_replay_that_is_ended_is_not_tried_by_halves(
     assert rows(desk.engine, "select attempt, failures_alone from kafka_claim") == [(1, 0), (1, 0)]
 
 
+@pytest.mark.slow
 def test_what_keeps_all_slices_from_landing_ends_it_soon_and_is_tried_again_by_the_next_one(
     desk: Desk, landing: Callable[..., Runner]
 ) -> None:
@@ -266,6 +269,7 @@ def raising(error: Exception) -> Callable[[], None]:
     return happens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimed", [False, True])
 @pytest.mark.parametrize(
     "error",
@@ -295,6 +299,7 @@ def test_a_replay_leaves_what_could_only_fail_by_the_same(
     assert (list(done.failed), done.untried) == (planned[:1], planned[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ValueError("no good"), LeaseHeld("another run holds one"), UpstreamChanged("one is not committed")],
     ids=lambda error: type(error).__name__,

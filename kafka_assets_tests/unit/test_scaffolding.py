@@ -14,6 +14,7 @@ from kafka_assets.assets.decorator import stream_of
 SCHEMA = "id BIGINT NOT NULL, note STRING"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "found"),
     [

@@ -224,6 +224,7 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["before"] == json.loads(again.stdout)["revision"] == schema.REVISION
 
 
+@pytest.mark.slow
 def test_the_schema_is_printed_for_whoever_makes_it_by_hand() -> None:
     assert command_line("sql", "--dialect", "mariadb").stdout == schema.render("mariadb")
 

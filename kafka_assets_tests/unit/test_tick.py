@@ -697,6 +697,7 @@ def changed(desk: Desk, statement: str) -> None:
         connection.execute(text(statement))
 
 
+@pytest.mark.slow
 def test_what_keeps_all_slices_from_landing_is_tried_by_one_run_at_a_time(desk: Desk, broker: Broker) -> None:
     desk.stream = orders(slices={"max_records": 10})
     broker.set("orders", 40)
@@ -739,6 +740,7 @@ def test_what_keeps_nobody_waiting_is_no_trouble(desk: Desk, broker: Broker) -> 
     assert desk.tick().troubles == []
 
 
+@pytest.mark.slow
 def test_what_was_given_up_is_tried_once_more_when_the_code_changes(desk: Desk, broker: Broker) -> None:
     broker.set("orders", 10)
     failed(desk, desk.tick(), max_attempts=1)

@@ -128,6 +128,7 @@ def test_a_benchmark_without_its_broker_says_so(command: Commands, arguments: li
     assert said.out == ""
 
 
+@pytest.mark.slow
 def test_listeners_need_a_broker_at_the_beginning(
     command: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
