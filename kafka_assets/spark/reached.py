@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from kafka_assets.errors import SparkUnavailable
+from kafka_assets.errors import RecordsChanged, SparkUnavailable
 from kafka_assets.spark.worker_python import unfit
 
 _CODES = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
@@ -29,6 +29,9 @@ _SAID = (
     "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",  # an executor is gone with the records that it held for a chunk
 )
 
+_UNGIVEN = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
+"""Their log was looked at before: they expire in this moment, or the partition is so new that it cannot be read yet."""
+
 _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')
 
 
@@ -36,11 +39,18 @@ _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_err
 def reached() -> Generator[None]:
     """Calls of Spark. What a lost connection or session raises leaves the block as `SparkUnavailable`.
 
-    And what workers raise whose Python does not fit, as `WorkersUnfit`.
+    And what workers raise whose Python does not fit, as `WorkersUnfit`; and that Kafka did not give Spark what it had
+    offered a moment before, as `RecordsChanged`.
     """
     try:
         yield
     except Exception as error:
+        if isinstance(error, PySparkException) and (ungiven := _UNGIVEN.search(str(error))) is not None:
+            raise RecordsChanged(
+                "Spark could not read records that Kafka had just offered",
+                why=" ".join(ungiven[0].split()),
+                cure="nothing: the slice is asked for again. If its offsets have expired, the next try says so",
+            ) from error
         if isinstance(error, PySparkException) and (known := unfit(error)) is not None:
             raise known from error
         if not unreached(error):

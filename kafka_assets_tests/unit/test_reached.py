@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkExce
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from kafka_assets.assets.faults import Fault, fault_of
-from kafka_assets.errors import Retryable, SparkUnavailable, WorkersUnfit
+from kafka_assets.errors import RecordsChanged, Retryable, SparkUnavailable, WorkersUnfit
 from kafka_assets.spark.reached import reached
 
 
@@ -43,6 +43,13 @@ def test_a_connection_or_session_that_is_gone_may_come_back(error: Exception) ->
         raise error
     assert isinstance(found.value, Retryable)
     assert found.value.__cause__ is error
+
+
+def test_what_kafka_did_not_give_spark_is_asked_for_again_and_no_slices_fault() -> None:
+    said = "Some data may have been lost\nReason: Could not read records in offset [0, 6) for topic partition orders-2\n"
+    with pytest.raises(RecordsChanged, match=r"offset \[0, 6\) for topic partition orders-2") as found, reached():
+        raise SparkConnectGrpcException(message=said, grpc_status_code=grpc.StatusCode.INTERNAL)
+    assert fault_of(found.value) is Fault.PASSING
 
 
 @pytest.mark.parametrize(
