@@ -46,7 +46,7 @@ def test_a_connection_or_session_that_is_gone_may_come_back(error: Exception) ->
 
 
 def test_what_kafka_did_not_give_spark_is_asked_for_again_and_no_slices_fault() -> None:
-    said = "Some data may have been lost\nReason: Could not read records in offset [0, 6) for topic partition orders-2\n"
+    said = "Some data may be lost\nReason: Could not read records in offset [0, 6) for topic partition orders-2\n"
     with pytest.raises(RecordsChanged, match=r"offset \[0, 6\) for topic partition orders-2") as found, reached():
         raise SparkConnectGrpcException(message=said, grpc_status_code=grpc.StatusCode.INTERNAL)
     assert fault_of(found.value) is Fault.PASSING
