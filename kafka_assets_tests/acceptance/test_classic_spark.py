@@ -83,12 +83,13 @@ sys.meta_path.insert(0, NoneOf())
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("project", "local")
 @pytest.mark.parametrize(
     ("site", "what"),
     [
         (OTHER, "Spark's workers run Python 3."),
-        pytest.param(LACKING, "Spark's workers have no module pyarrow", marks=pytest.mark.campaign),
+        (LACKING, "Spark's workers have no module pyarrow"),
     ],
 )
 def test_workers_whose_python_does_not_fit_are_refused_before_anything_is_claimed(
