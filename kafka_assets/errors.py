@@ -209,7 +209,7 @@ class ChunkTooLarge(Permanent):
 
 
 class RecordsChanged(Retryable):
-    """Records that had been there were not there, or not yet, when they were read; nothing was committed."""
+    """Records that had been there were not there when they were read; nothing was committed."""
 
 
 class TableIncompatible(Unready):

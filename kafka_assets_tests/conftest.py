@@ -19,6 +19,7 @@ import pytest
 
 from kafka_assets import devstack
 from kafka_assets.devstack import debian, locks
+from kafka_assets.devstack import kafka as kafka_service
 from kafka_assets.devstack import spark as spark_service
 from kafka_assets_tests.keeper import RUN, Keeper
 from kafka_assets_tests.run_log import RunLog
@@ -32,6 +33,8 @@ NO_MYSQL = pytest.StashKey[int]()
 KEEPER = pytest.StashKey[Keeper]()
 LOG = pytest.StashKey[RunLog]()
 SERVICES = pytest.StashKey[Path]()
+KEEPS_ALL = "log.retention.ms=-1\n"
+"""Else what a test dates back by years expires in the moment in which the broker looks, once in five minutes."""
 QUICKLY_COMPILED = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
 """A test run is over before what the better compiler makes has paid for its making: four tenths of Spark's time."""
 
@@ -153,7 +156,9 @@ def _folder(path: Path) -> Path:
 @pytest.fixture(scope="session")
 def broker(services_folder: Path) -> str:
     """The bootstrap servers of a real broker."""
-    servers = devstack.up(services_folder, ["kafka"]).bootstrap_servers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_service, "PROPERTIES", kafka_service.PROPERTIES + KEEPS_ALL)
+        servers = devstack.up(services_folder, ["kafka"]).bootstrap_servers
     assert servers
     return servers
 

@@ -30,7 +30,7 @@ _SAID = (
 )
 
 _UNGIVEN = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
-"""Their log was looked at before: they expire in this moment, or the partition is so new that it cannot be read yet."""
+"""Their log was looked at before: they expire in this moment."""
 
 _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import dagster as dg
 import pytest
 from confluent_kafka.admin import NewPartitions
 
@@ -141,16 +140,6 @@ def test_a_transform_that_drops_the_key_is_refused_before_any_work(landing: Decl
     assert stream.sql("select count(*) from kafka_target") == 0
 
 
-def run_when_readable(stream: Landing, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
-    """The run; again where Spark cannot read a partition yet that has just been added, as the sensor would ask."""
-    for _ in range(20):
-        done = stream.run(request)
-        if done.success or "RecordsChanged" not in failure_of(done):
-            break
-        time.sleep(0.5)
-    return done
-
-
 @pytest.mark.parametrize("order_by", ["offset", "kafka_timestamp"])
 def test_keys_that_move_when_partitions_are_added_fail_the_slice_unless_time_orders(
     landing: Declare, order_by: str
@@ -173,7 +162,7 @@ def test_keys_that_move_when_partitions_are_added_fail_the_slice_unless_time_ord
         assert time.monotonic() < deadline
         time.sleep(0.1)
     send_all("second", 1_700_000_001_000)
-    runs = [run_when_readable(stream, request) for request in stream.tick().requests]
+    runs = [stream.run(request) for request in stream.tick().requests]
     moved = stream.sql("select count(*) from kafka_slice s where s.partition > 0")
     assert moved, "some keys go to the new partitions"
     if order_by == "kafka_timestamp":
