@@ -30,6 +30,8 @@ def forget_runs(instance: dg.DagsterInstance, stream: Stream) -> int:
     """Delete the oldest runs of a stream that are over and whose keys `keep_keys` has let go; how many it were."""
     if stream.keep_keys is None:
         return 0
+    from dagster._core.storage.event_log import SqliteEventLogStorage  # it brings Alembic
+
     past = dg.RunsFilter(
         tags={STREAM_TAG: stream.name},
         statuses=FINISHED_STATUSES,
@@ -40,8 +42,6 @@ def forget_runs(instance: dg.DagsterInstance, stream: Stream) -> int:
         # The run goes last: killed before that, the next tick finds it again.
         instance.compute_log_manager.delete_logs(prefix=[run.run_id])
         instance.delete_run(run.run_id)
-        from dagster._core.storage.event_log import SqliteEventLogStorage  # it brings Alembic
-
         storage = instance.event_log_storage
         if isinstance(storage, SqliteEventLogStorage):
             for file in _files(storage, run.run_id):

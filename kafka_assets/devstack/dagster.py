@@ -92,11 +92,10 @@ class Dagster(Service):
             return f"nothing listens on port {ports['client']} yet"
         try:
             found = graphql(self.url(ports), HEALTH, timeout=5)
-            gone = self.slow(ports)
         except _SILENT as error:
             return f"its webserver does not answer yet: {error}"
         ill = [one for one in found["instance"]["daemonHealth"]["allDaemonStatuses"] if one["required"]]
-        return gone if all(one["healthy"] for one in ill) else "its daemon is not healthy yet"
+        return self.slow(ports) if all(one["healthy"] for one in ill) else "its daemon is not healthy yet"
 
     def slow(self, ports: Mapping[str, int]) -> str | None:
         try:
