@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kafka_assets.broker.admin import TIMEOUT, Admin
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import describe, topic_id
-from kafka_assets.errors import KafkaAssetsError, TopicChanged
+from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, TopicChanged
 
 
 class TopicIds:
@@ -23,7 +23,14 @@ class TopicIds:
         if self._asking is None:
             self._asking = Admin(self._connection, timeout=self._timeout)
         self._asking.deadline = time.monotonic() + self._timeout
-        for topic, found in describe(self._asking, ids).items():
+        try:
+            described = describe(self._asking, ids)
+        except BrokerUnavailable:
+            # A client that met the broker while it went or came may know no controller, and asks for one again only
+            # after minutes: whoever asks next does so by a new one.
+            self._asking = None
+            raise
+        for topic, found in described.items():
             if isinstance(found, KafkaAssetsError):
                 raise found
             if topic_id(found) != ids[topic]:

@@ -84,5 +84,5 @@ def test_a_broker_that_goes_away_in_mid_run(living: Living, away: Away, monkeypa
         with away("kafka"):
             assert living.count < 10_000, "there was nothing left to do"
         living.ids(5_000, 5_500)
-        waited(lambda: committed(living) == ends(living), patience=240)
+        waited(lambda: committed(living) == ends(living), patience=90)
     assert check(living)["records"] == 10_500
