@@ -24,13 +24,15 @@ class TopicIds:
             self._asking = Admin(self._connection, timeout=self._timeout)
         self._asking.deadline = time.monotonic() + self._timeout
         try:
-            described = describe(self._asking, ids)
+            self._require(self._asking, ids)
         except BrokerUnavailable:
             # A client that met the broker while it went or came may know no controller, and asks for one again only
             # after minutes: whoever asks next does so by a new one.
             self._asking = None
             raise
-        for topic, found in described.items():
+
+    def _require(self, asking: Admin, ids: Mapping[str, str]) -> None:
+        for topic, found in describe(asking, ids).items():
             if isinstance(found, KafkaAssetsError):
                 raise found
             if topic_id(found) != ids[topic]:
