@@ -32,6 +32,7 @@ from kafka_assets.errors import Retryable, SparkUnavailable
 from kafka_assets.ledger.claims import give_back
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.requests import given_up, withdraw
+from kafka_assets.ledger.slice_list import list_slices
 from kafka_assets.ledger.standing import (
     Place,
     Remaining,
@@ -42,11 +43,15 @@ from kafka_assets.ledger.standing import (
 )
 from kafka_assets.ledger.waits import waits
 from kafka_assets.settings import Settings
+from kafka_assets.streams import root_of
 
 PAUSE = 0.5
 """Seconds between two ticks that found nothing to do."""
 SAID = 3
 """Of so many slices of a stream it is said why they wait."""
+NAMED = 10
+"""Of so many slices that are given up it is said which they are."""
+_FIRST, _LAST = (f"dagster/asset_partition_range_{end}" for end in ("start", "end"))
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())  # what a tick warns of stands in what came of it, too: it is said once
@@ -67,13 +72,15 @@ class Done:
 
     runs: int = 0
     failures: list[str] = field(default_factory=list[str])
-    """Why runs failed, newest last; a slice may have landed in a later one."""
+    """Why runs failed, each reason once, newest last; a slice may have landed in a later run."""
     troubles: list[str] = field(default_factory=list[str])
-    """What the last tick could not do."""
+    """What the last tick could not do, but for the slices that are given up."""
     failed_slices: int = 0
     """Slices that are given up."""
     given_up: dict[str, int] = field(default_factory=dict[str, int])
     """How many of each stream."""
+    given_up_slices: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    """Which of each stream, in order; of many the newest."""
     waits: list[str] = field(default_factory=list[str])
     """Why some of what is left waits."""
     remaining: int = 0
@@ -115,6 +122,10 @@ class Runner:
         self._versions = versions_of(one for one in self._assets if isinstance(one, dg.AssetsDefinition))
         self._resources = {**default_resources(), **(resources or {})}
         self._spark_met = False
+        self._failed: set[str] = set()
+        """What runs were asked for, by their slices, and have failed here since."""
+        self._told: set[str] = set()
+        """Why, as it was said."""
         self._job = build_definitions(self._assets, resources=resources).resolve_implicit_global_asset_job_def()
 
     def __enter__(self) -> Self:
@@ -153,9 +164,10 @@ class Runner:
                 goal = {**self._goal(found), **goal}
             left = remaining(self.engine, goal, stalled=found.stalled)
             if left != before or found.requests:
+                if left.offsets != before.offsets:
+                    self._say(f"{left.offsets:,} offsets to go")
                 before, moved = left, time.monotonic()
-                self._say(f"{left.offsets:,} offsets to go")
-            elif not found.unsettled and not left.landable and (not left.unplanned or done.troubles):
+            elif not found.unsettled and not left.landable and (not left.unplanned or found.troubles):
                 break  # what is left is given up, or cannot be planned
             elif time.monotonic() - moved > patience.total_seconds():
                 break
@@ -187,6 +199,9 @@ class Runner:
         failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
         done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
         done.failed_slices = sum(done.given_up.values())
+        for stream in (one for one in self.streams if one.name in done.given_up):
+            stand = list_slices(self.engine, stream=root_of(stream), asset=stream.asset, state="failed", limit=NAMED)
+            done.given_up_slices[stream.name] = [str(one.key) for one in stand]
         done.remaining = left.offsets
         passed = timedelta(seconds=time.monotonic() - since)
         done.lost = lost_within(self.engine, passed, streams=[stream.name for stream in self.streams])
@@ -198,25 +213,39 @@ class Runner:
     def _step(self, done: Done) -> Tick:
         """A tick, and the runs that it asked for."""
         found = self._tick()
-        done.troubles = found.troubles
+        done.troubles = [trouble for trouble in found.troubles if trouble not in found.given_up]
         for skipped in found.skipped:
             self._say(skipped)
         for event in found.events:
             self.instance.report_runless_asset_event(event)
         undone = {str(request.run_key) for request in found.requests}
+        again = sum(_named(request) in self._failed for request in found.requests)
+        if again:
+            self._say(f"{again:,} runs that failed are tried again")
+        repeated = 0
         try:
             for request in found.requests:
                 failure = self.run(request)
                 undone.discard(str(request.run_key))
                 done.runs += 1
-                if failure is not None:
-                    self._require_spark()
-                    done.failures.append(failure.said)
+                if failure is None:
+                    self._failed.discard(_named(request))
+                    continue
+                self._require_spark()
+                self._failed.add(_named(request))
+                done.failures = [said for said in done.failures if said != failure.said] + [failure.said]
+                repeated += failure.said in self._told
+                if failure.said not in self._told:
+                    self._told.add(failure.said)
                     self._say(failure.said)
         except (KeyboardInterrupt, SparkUnavailable):
             with suppress(Retryable):  # else their slices are asked for again a minute later
                 withdraw(self.engine, undone, assets=[stream.asset for stream in self.streams])
             raise
+        if repeated:
+            self._say(
+                f"{repeated:,} runs failed as told above: what is not given up is tried again after a pause that grows"
+            )
         return found
 
     def _tick(self) -> Tick:
@@ -239,8 +268,9 @@ class Runner:
         """
         self._require_spark()
         assert request.asset_selection is not None
-        first, last = (request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end"))
-        self._say(f"landing {first}" + (f" … {last}" if last != first else ""))
+        first = request.tags[_FIRST]
+        if _named(request) not in self._failed:
+            self._say(f"landing {_named(request)}")
         run_id = str(uuid.uuid4())
         with at_last(lambda: give_back(self.engine, run_id=run_id)):
             try:
@@ -276,6 +306,12 @@ class Runner:
         if not self._spark_met and isinstance(spark, SparkResource):
             spark.require()
         self._spark_met = True
+
+
+def _named(request: dg.RunRequest) -> str:
+    """The slices that a run is asked for."""
+    first, last = request.tags[_FIRST], request.tags[_LAST]
+    return first + (f" … {last}" if last != first else "")
 
 
 def _reason(failed: Any) -> str:

@@ -52,6 +52,8 @@ class Tick:
     requests: list[dg.RunRequest] = field(default_factory=list[dg.RunRequest])
     events: list[dg.AssetMaterialization] = field(default_factory=list[dg.AssetMaterialization])
     troubles: list[str] = field(default_factory=list[str])
+    given_up: list[str] = field(default_factory=list[str])
+    """Those of the troubles that tell of slices which failed too often."""
     notes: list[str] = field(default_factory=list[str])
     """What others do: no trouble, and nothing to be done."""
     skipped: list[str] = field(default_factory=list[str])
@@ -282,12 +284,13 @@ def _tell(
     failed = given_up(engine, assets=[stream.asset for stream in streams])
     for stream in streams:
         if count := failed.get(stream.asset):
-            result.troubles.append(
+            result.given_up.append(
                 f"{stream.name}: {count} slices failed too often and are not tried again"
                 f" · `kafka-assets slices {stream.name} --state failed` says why · cure it, and"
                 f" `kafka-assets replay {stream.name} --failed`, or materialize their keys;"
                 " when the stream's code changes, they are tried once more by themselves"
             )
+    result.troubles += result.given_up
     told = echo(engine, streams, cursor, instance=instance)
     result.events += told.events
     return told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated
@@ -110,8 +110,6 @@ def run(
             print_table((*columns, "hanging") if held else columns, standing)
         out.print(f"{done.runs:,} runs · {done.remaining:,} offsets left of what was there", highlight=False)
         _say_all(done.troubles)
-        if failed and done.failures:
-            _say_all(done.failures[-3:])
         _say_all(done.waits)
         _say_all(
             [
@@ -127,20 +125,25 @@ def run(
                 for one in held
             ]
         )
-        _say_given_up(done.given_up)
+        _say_given_up(done.given_up, done.given_up_slices)
     if failed:
         raise typer.Exit(1)
 
 
-def _say_given_up(given_up: Mapping[str, int]) -> None:
+def _say_given_up(given_up: Mapping[str, int], which: Mapping[str, Sequence[str]] | None = None) -> None:
     _say_all(
         [
-            f"{count:,} slices of {name} failed too often, and wait for you:"
+            f"{count:,} slices of {name} failed too often, and wait for you{_some((which or {}).get(name, ()), count)}:"
             f" `kafka-assets slices {name} --state failed` says why,"
             f" `kafka-assets replay {name} --failed` lands them when that is cured"
             for name, count in given_up.items()
         ]
     )
+
+
+def _some(keys: Sequence[str], count: int) -> str:
+    more = f" and {count - len(keys):,} more" if count > len(keys) else ""
+    return f" ({', '.join(keys)}{more})" if keys else ""
 
 
 def _say_all(troubles: list[str]) -> None:

@@ -14,8 +14,9 @@ from kafka_assets.errors import DatabaseRefused, KafkaAssetsError, LedgerBusy, S
 from kafka_assets.masks import masked_url
 
 # SQLSTATE: serialization failure, deadlock, lock not available (a timeout, too), too many connections,
-# a statement's timeout, and the server going down, coming up or ending us. Class 08 is the connection itself.
-_POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
+# a statement's and a transaction's timeout, and the server going down, coming up or ending us. Class 08 is the
+# connection itself.
+_POSTGRESQL = {"40001", "40P01", "55P03", "53300", "57014", "57P01", "57P02", "57P03", "25P03", "25P04"}
 # Lock wait timeout, deadlock, NOWAIT or statement timeout, too many connections, shutdown, killed, idle too long;
 # 2003, 2006, 2013, 2014, 2055: the connection. 1020: MariaDB's record has changed since last read.
 # 1412, 1684: somebody else's ALTER of a table that is being read or described.
@@ -37,10 +38,39 @@ _LEDGERS_OWN = re.compile(
 )
 # No right: in PostgreSQL; on a table, a column, a database; and one over the server.
 _FORBIDDEN = {"42501", 1142, 1143, 1044, 1227}
-_WORDS = {"COPY": "INSERT into", "LOAD": "INSERT into", "INSERT": "INSERT into", "DELETE": "DELETE from"}
+_WORDS = {
+    **dict.fromkeys(("COPY", "LOAD", "INSERT"), "INSERT into"),
+    "DELETE": "DELETE from",
+    "WITH": "do that to",
+}
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
+_LOCKING = re.compile(r"\bFOR (?:(?:NO KEY )?UPDATE|(?:KEY )?SHARE)\b")
+# MySQL and MariaDB name the right that misses; PostgreSQL names only what it misses on, and this may be no table.
+_DENIED = re.compile(r"\b([A-Z][A-Z ,]*) command denied|the (.+?) privilege\(?s?\)? for this operation")
+_NO_TABLES_RIGHT = re.compile(r"permission denied (?:for|to) (?!table|view|materialized view|relation|column)|must be ")
+_RIGHTS = {
+    "SELECT": re.compile(r"\b(?:SELECT|RETURNING|CONFLICT)\b|^(?:UPDATE|DELETE)\b.*\bWHERE\b", re.DOTALL),
+    "INSERT": re.compile(r"\bINSERT\b|^(?:COPY|LOAD)\b"),
+    "UPDATE": re.compile(rf"\bUPDATE\b|{_LOCKING.pattern}"),
+    "DELETE": re.compile(r"\bDELETE\b"),
+}
+"""The rights on tables that a statement wants, by its words."""
 _MYSQL_LOST = {1053, 1927, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
 _ANY_SWITCH = 1290
-_MYSQL_INTERRUPTED = {1317, 3024}
+_MYSQL_INTERRUPTED = {1317, 1969, 3024}
+# Of PostgreSQL's two reasons to cancel a statement, one is the clock; the other is somebody's pg_cancel_backend.
+_CANCELED = "57014"
+_BY_THE_CLOCK = re.compile(r"statement timeout")
+_CLOCKS: dict[int | str, tuple[str, str]] = {
+    _CANCELED: ("statement_timeout", "ALTER ROLE … SET statement_timeout = '…' (0 is no limit)"),
+    "25P04": ("transaction_timeout", "ALTER ROLE … SET transaction_timeout = '…' (0 is no limit)"),
+    3024: ("max_execution_time", "SET GLOBAL max_execution_time = … (milliseconds; 0 is no limit)"),
+    1969: (
+        "max_statement_time",
+        "ALTER USER … WITH MAX_STATEMENT_TIME …, or SET GLOBAL max_statement_time = … (seconds; 0 is no limit)",
+    ),
+}
+"""The setting that ends what takes too long, and how it is raised."""
 _MET = "kafka_assets_trouble"
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_IOERR, _SQLITE_FULL, _SQLITE_NOTADB = 5, 6, 8, 10, 13, 26
 _FILE_ASKED = 2068
@@ -81,6 +111,8 @@ def _busy(error: DBAPIError, code: int | str | None) -> LedgerBusy | None:
             cure="make room on the disk of its files: nothing of this was written. The sensor and `live` try it again "
             "by themselves, a command wants to be run again",
         )
+    if (late := _too_late(error, code)) is not None:
+        return late
     if lost(error) or code in _POSTGRESQL or code in _MYSQL or code in {_SQLITE_BUSY, _SQLITE_LOCKED}:
         return LedgerBusy(
             "the database was busy, or went away",
@@ -88,6 +120,19 @@ def _busy(error: DBAPIError, code: int | str | None) -> LedgerBusy | None:
             cure="the whole transaction is tried again; if it stays so, look for a long or frozen transaction",
         )
     return None
+
+
+def _too_late(error: DBAPIError, code: int | str | None) -> LedgerBusy | None:
+    """What the server has ended because it took longer than a setting allows; the same may be faster another time."""
+    if code not in _CLOCKS or (code == _CANCELED and not _BY_THE_CLOCK.search(_said(error))):
+        return None
+    name, raised = _CLOCKS[code]
+    return LedgerBusy(
+        f"the database allows less time than was needed: {name}",
+        why=_said(error),
+        cure=f"raise {name} for the user of KAFKA_ASSETS_DATABASE_URL: {raised}. The whole transaction is tried again, "
+        "and fails by the same until then, unless the server was only slow for a while",
+    )
 
 
 def _refused(error: DBAPIError, code: int | str | None) -> KafkaAssetsError | None:
@@ -137,7 +182,7 @@ def lost(error: DBAPIError) -> bool:
     code = code_of(error)
     if isinstance(code, int) and code in _MYSQL_LOST:
         return True
-    if isinstance(code, str) and (code.startswith(("08", "57P0")) or code == "25P03"):
+    if isinstance(code, str) and (code.startswith(("08", "57P0")) or code in {"25P03", "25P04"}):
         return True
     return bool(error.connection_invalidated)
 
@@ -155,6 +200,8 @@ def refused_connection(engine: Engine, error: DBAPIError | OSError) -> KafkaAsse
         )
     if isinstance(error, DBAPIError) and code_of(error) == _FILE_ASKED:
         return _file_asked(error)
+    if isinstance(error, DBAPIError) and (late := _too_late(error, code_of(error))) is not None:
+        return late  # the first questions that a new connection asks
     if _answered(error, said):
         return SettingsError(
             f"the database at {url} refused the connection", why=said, cure="correct KAFKA_ASSETS_DATABASE_URL"
@@ -198,14 +245,42 @@ def _file_asked(error: DBAPIError) -> SettingsError:
 
 
 def _forbidden(error: DBAPIError) -> DatabaseRefused:
-    first = (error.statement or "").split(maxsplit=1)[:1]
-    wanted = _WORDS.get(first[0].upper(), first[0].upper()) if first else "do that to"
+    doing, rights = _kind_of(error.statement or ""), _missing(error)
+    lacks = {0: "", 1: f": it lacks the right {''.join(rights)}"}
+    one_of = f": it lacks one of the rights {', '.join(rights)}"
     return DatabaseRefused(
-        f"the database's user may not {wanted} what is named here",
+        f"the database's user may not {doing} what is named here{lacks.get(len(rights), one_of)}",
         why=_said(error),
         cure="GRANT it that right on the table (the target's and the ledger's want SELECT, INSERT, UPDATE and DELETE), "
         "or let KAFKA_ASSETS_DATABASE_URL name a user that has it",
     )
+
+
+def _kind_of(statement: str) -> str:
+    """What a statement does, as a word for people."""
+    first = statement.split(maxsplit=1)[:1]
+    if not first:
+        return "do that to"
+    word = first[0].upper()
+    locks = _LOCKING.search(_bare(statement))
+    return f"{word} … {locks[0]}" if locks else _WORDS.get(word, word)
+
+
+def _missing(error: DBAPIError) -> list[str]:
+    """The right that the server says is missing; else those of which one is, as far as the statement tells."""
+    said, statement = _said(error), _bare(error.statement or "")
+    if named := _DENIED.search(said):
+        return [named[1] or named[2]]
+    if not statement.startswith(("SELECT", "INSERT", "UPDATE", "DELETE", "COPY", "LOAD", "WITH", "MERGE")):
+        return []
+    if _NO_TABLES_RIGHT.search(said) or isinstance(code_of(error), int):
+        return []
+    return [right for right, wants in _RIGHTS.items() if wants.search(statement)]
+
+
+def _bare(statement: str) -> str:
+    """The statement's own words, in capitals: without names and values in quotes."""
+    return _QUOTED.sub("?", statement).strip().upper()
 
 
 def code_of(error: DBAPIError) -> int | str | None:

@@ -312,6 +312,79 @@ def test_a_right_that_is_missing_is_named_with_its_table(code: str | int) -> Non
     assert translate(raised("42501", 'new row violates row-level security policy for table "t"')) is None
 
 
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELECT state FROM t FOR UPDATE", "may not SELECT … FOR UPDATE what is named here: it lacks one of the rights "
+         "SELECT, UPDATE"),
+        ("SELECT 1 FROM t FOR KEY SHARE", "… FOR KEY SHARE what is named here: it lacks one of"),
+        ("SELECT 1 FROM t", "may not SELECT what is named here: it lacks the right SELECT"),
+        ("INSERT INTO t VALUES (1)", "may not INSERT into what is named here: it lacks the right INSERT"),
+        ("INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 1", "one of the rights SELECT, INSERT, UPDATE"),
+        ('INSERT INTO "delete" (n) VALUES (\'update\')', "it lacks the right INSERT"),
+        ("UPDATE t SET n = 1 WHERE id = 1", "may not UPDATE what is named here: it lacks one of the rights SELECT, "
+         "UPDATE"),
+        ("DELETE FROM t", "may not DELETE from what is named here: it lacks the right DELETE"),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "it lacks one of the rights SELECT, INSERT"),
+    ],
+)  # fmt: skip
+def test_where_the_server_names_no_right_those_that_the_statement_wants_are_named(statement: str, words: str) -> None:
+    refused = translate(DBAPIError(statement, {}, FromServer("42501", "permission denied for table t")))
+    assert isinstance(refused, DatabaseRefused)
+    assert words in refused.what
+    assert "GRANT" in refused.cure
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "right"),
+    [
+        (1142, "UPDATE command denied to user 'a'@'%' for table 'kafka_claim'", "it lacks the right UPDATE"),
+        (1142, "SELECT, INSERT command denied to user 'a'@'%' for table 'kafka_claim'", "the right SELECT, INSERT"),
+        (1143, "SELECT command denied to user 'a'@'%' for column 'n' in table 't'", "it lacks the right SELECT"),
+        (1227, "Access denied; you need (at least one of) the SUPER privilege(s) for this operation", "right SUPER"),
+    ],
+)
+def test_the_right_that_the_server_names_is_the_one_that_is_told(code: int, said: str, right: str) -> None:
+    refused = translate(DBAPIError("SELECT 1 FROM t FOR UPDATE", {}, FromServer(code, said)))
+    assert refused is not None
+    assert refused.what.endswith(right)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("42501", "permission denied for schema shop"), ("42501", "must be owner of table t"), (1044, "Access denied")],
+)
+def test_a_right_on_what_is_no_table_is_not_guessed(code: str | int, said: str) -> None:
+    refused = translate(DBAPIError("SELECT 1 FROM shop.t", {}, FromServer(code, said)))
+    assert refused is not None
+    assert refused.what.endswith("may not SELECT what is named here")
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "name", "cure"),
+    [
+        ("57014", "canceling statement due to statement timeout", "statement_timeout", "ALTER ROLE"),
+        ("25P04", "terminating connection due to transaction timeout", "transaction_timeout", "ALTER ROLE"),
+        (3024, "maximum statement execution time exceeded", "max_execution_time", "SET GLOBAL max_execution_time"),
+        (1969, "Query execution was interrupted (max_statement_time exceeded)", "max_statement_time", "ALTER USER"),
+    ],
+)
+def test_a_limit_on_time_that_a_statement_met_is_named_with_its_cure(
+    code: str | int, said: str, name: str, cure: str
+) -> None:
+    for late in (translate(raised(code, said)), refused_connection(make_engine("mysql://a@b/c"), raised(code, said))):
+        assert isinstance(late, LedgerBusy)
+        assert name in late.what
+        assert said in late.why
+        assert f"raise {name}" in late.cure and cure in late.cure
+
+
+def test_a_statement_that_somebody_canceled_met_no_limit_on_time() -> None:
+    busy = translate(raised("57014", "canceling statement due to user request"))
+    assert isinstance(busy, LedgerBusy)
+    assert "timeout" not in str(busy)
+
+
 @pytest.mark.parametrize("code", ["25006", 1290, 1792, 1836])
 def test_a_standby_is_worth_another_try(code: str | int) -> None:
     busy = translate(raised(code, "running with the --read-only option"))

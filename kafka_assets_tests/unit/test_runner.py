@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ import dagster as dg
 import pytest
 
 from kafka_assets.assets import ending, replaying
+from kafka_assets.assets import runner as running
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.landing import Landing
@@ -24,11 +26,13 @@ from kafka_assets.assets.replaying import replay
 from kafka_assets.assets.runner import Failed, Runner
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
+from kafka_assets.cli.landing import _say_given_up
 from kafka_assets.errors import (
     BrokerUnavailable,
     DiskFull,
     LeaseHeld,
     LedgerBusy,
+    SliceFailed,
     SparkUnavailable,
     TableIncompatible,
     TopicChanged,
@@ -260,6 +264,37 @@ def test_what_keeps_all_slices_from_landing_ends_it_soon_and_is_tried_again_by_t
         assert "it has no column 'currency'" in done.troubles[0]
         assert len(desk.instance.get_runs()) == runs
     assert done.waits[0].startswith("orders:0:0-1000000 waits: to be tried again; the last attempt failed: it has no")
+
+
+@pytest.mark.slow
+def test_a_slice_that_always_fails_is_told_of_once_and_named_in_the_end(
+    desk: Desk, landing: Callable[..., Runner], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoilt() -> None:
+        raise SliceFailed("it has 500 bad records of 500", cure="compare the schema with the topic's records")
+
+    # Nobody waits here for the pauses between the attempts.
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: desk.hold_no_longer())
+    monkeypatch.setattr(running, "time", clock)
+    said: list[str] = []
+    with landing(spoilt, claimed=True, say=said.append) as runner:
+        done = runner.until_caught_up(patience=timedelta(hours=1))
+        again = runner.once()
+    assert (done.failed_slices, done.caught_up, done.troubles) == (2, False, [])
+    assert done.runs == len(desk.instance.get_runs()) > 8
+    keys = ["orders:0:0-1000000", "orders:0:1000000-2000000"]
+    reasons = [f"{key}: {SliceFailed('it has 500 bad records of 500')}" for key in keys]
+    assert done.failures == [f"{reason} · compare the schema with the topic's records" for reason in reasons]
+    for line in (*done.failures, *(f"landing {key}" for key in keys)):
+        assert said.count(line) == 1
+    # Then each further attempt at both of them is two short lines.
+    assert len(said) <= 4 + 2 * done.runs / len(keys)
+    assert max(len(line) for line in said if line not in done.failures) < 130
+    assert done.given_up_slices == again.given_up_slices == {ASSET: keys}
+    _say_given_up(done.given_up, done.given_up_slices)
+    shown = capsys.readouterr().err
+    assert f"2 slices of {ASSET} failed too often, and wait for you ({', '.join(keys)})" in shown
+    assert f"kafka-assets replay {ASSET} --failed" in shown
 
 
 def raising(error: Exception) -> Callable[[], None]:
