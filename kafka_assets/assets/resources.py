@@ -45,7 +45,7 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
     def connection(self) -> Connection:
         if self.bootstrap_servers is None:
             settings = load_settings()
-            return Connection(settings.require_broker(), {**settings.kafka, **self.properties})
+            return Connection.of(settings.model_copy(update={"kafka": {**settings.kafka, **self.properties}}))
         return Connection(self.bootstrap_servers, self.properties)
 
     def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
@@ -140,6 +140,11 @@ class SparkResource(LazyPySparkResource):
                 require_fit(cast(SparkSession, alone._spark_session))
         finally:
             alone.close()
+
+    def require_known(self) -> None:
+        """Raises `SettingsError` where nobody has said where Spark is: a run could only fail. Asks no Spark."""
+        if not self.spark_config:
+            load_settings().require_spark()
 
     def trouble(self, *, patience: timedelta) -> str | None:
         """Why a run would wait for its Spark Connect server, which is asked for next to nothing.

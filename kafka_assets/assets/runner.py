@@ -126,7 +126,9 @@ class Runner:
         """What runs were asked for, by their slices, and have failed here since."""
         self._told: set[str] = set()
         """Why, as it was said."""
-        self._job = build_definitions(self._assets, resources=resources).resolve_implicit_global_asset_job_def()
+        definitions = build_definitions(self._assets, resources=resources)
+        # Without an asset Dagster has no such job; without a stream no run is asked for.
+        self._job = definitions.resolve_implicit_global_asset_job_def() if self.streams else None
 
     def __enter__(self) -> Self:
         self.engine = make_engine(self._settings.database_url)
@@ -267,6 +269,7 @@ class Runner:
         Raises Stopped where somebody ended it, and SparkUnavailable where there is no Spark.
         """
         self._require_spark()
+        assert self._job is not None
         assert request.asset_selection is not None
         first = request.tags[_FIRST]
         if _named(request) not in self._failed:

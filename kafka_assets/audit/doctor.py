@@ -160,13 +160,14 @@ def _shown(name: str, value: str) -> str:
 
 
 def _kafka_properties(settings: Settings) -> Check | None:
-    from kafka_assets.broker.connection import Connection
+    from kafka_assets.broker.connection import Connection, require_words
     from kafka_assets.broker.spark_options import spark_options
 
     if not settings.kafka:
         return None
     # Both clients' words are tried, whether or not a broker is known.
     spark_options(Connection(settings.bootstrap_servers or "unset", settings.kafka))
+    require_words(settings.kafka)
     shown = ", ".join(f"{name}={value}" for name, value in sorted(masked_properties(settings.kafka).items()))
     return Check("kafka properties", "ok", shown)
 
@@ -192,13 +193,12 @@ def _database(settings: Settings) -> Check:
     from kafka_assets.ledger.schema import REVISION, current_revision
 
     url = parse_url(settings.database_url)
-    make = "run `kafka-assets db init`, or let the sensor make it"
-    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
-        return Check("database", "info", f"{url.database} is not there yet", make)
     engine = make_engine(url)
     found = current_revision(engine)
     if found is None:
-        return Check("database", "info", f"{shown(url)} has no ledger yet", make)
+        absent = url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists()
+        detail = f"{url.database} is not there yet" if absent else f"{shown(url)} has no ledger yet"
+        return Check("database", "info", detail, "run `kafka-assets db init`, or let the sensor make it")
     if found != REVISION:
         detail = f"the ledger in {shown(url)} is at revision {found}; this code needs {REVISION}"
         return Check("database", "failed", detail, "run `kafka-assets db upgrade`, or use the code of its revision")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kafka_assets.broker.java_names import JAVA_NAMES
 from kafka_assets.errors import SettingsError
@@ -58,7 +59,22 @@ class Connection:
     @classmethod
     def of(cls, settings: Settings) -> Connection:
         """The connection that the settings describe; without a broker, the error names `kafka-assets up`."""
+        if settings.bootstrap_servers is None:
+            require_words(settings.kafka)  # what is wrong itself is told before what is only not there
         return cls(settings.require_broker(), settings.kafka)
+
+
+def require_words(properties: Mapping[str, str]) -> None:
+    """Refuse properties that no client takes, for who has not met a broker yet; nobody is connected to."""
+    if not properties:
+        return
+    from confluent_kafka.admin import AdminClient
+
+    from kafka_assets.broker.admin import LOGGER, create
+
+    config: dict[str, Any] = {**admin_config(Connection("unset", properties))}
+    del config["bootstrap.servers"]
+    create(lambda: AdminClient(config, logger=LOGGER))
 
 
 def admin_config(connection: Connection) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -89,13 +90,19 @@ def run(
     waits = a_duration("--patience", patience)
     say = err.print if as_json else out.print
     with ends_on_signals():
+        from kafka_assets.assets.folder import chosen
         from kafka_assets.assets.runner import Runner
+        from kafka_assets.broker.connection import require_words
         from kafka_assets.settings import load_settings
 
         told = partial(say, markup=False, highlight=False)
         settings = load_settings()
-        settings.require_spark()
         assets = the_declared(settings, streams or ())
+        if not chosen(assets, streams or ()):
+            _say_nothing(settings.streams, as_json=as_json)
+            return
+        require_words(settings.kafka)
+        settings.require_spark()
         with Runner(settings, only=streams or (), assets=assets, say=told, verbose=verbose) as here:
             done = here.until_caught_up(patience=waits) if until_caught_up else here.once()
             standing = here.standing()
@@ -128,6 +135,16 @@ def run(
         _say_given_up(done.given_up, done.given_up_slices)
     if failed:
         raise typer.Exit(1)
+
+
+def _say_nothing(folder: Path, *, as_json: bool) -> None:
+    """Say that there is no stream to land, and make neither ledger nor instance for none."""
+    from kafka_assets.assets.runner import Done
+
+    done = Done()
+    _say_all([f"nothing to land: {folder} declares no stream that can be read"])
+    if as_json:
+        print_json({**asdict(done), "caught_up": done.caught_up, "partitions": []})
 
 
 def _say_given_up(given_up: Mapping[str, int], which: Mapping[str, Sequence[str]] | None = None) -> None:

@@ -66,6 +66,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Land slices again, here and now: every slice that meets the range, each in place of what it had."""
+    from kafka_assets.broker.connection import require_words
     from kafka_assets.broker.listing import topic_offsets
     from kafka_assets.ledger.slice_list import find_slices, list_slices
     from kafka_assets.settings import load_settings
@@ -101,6 +102,7 @@ def replay(
             cure=f"`kafka-assets slices {stream}` lists them",
         )
     offsets = sum(one.key.offsets for one in slices)
+    require_words(settings.kafka)
     settings.require_spark()
     if root == found.name:
         for name in sorted({one.key.topic for one in slices}):

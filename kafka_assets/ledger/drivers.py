@@ -28,23 +28,31 @@ _STRICT = (
 def make_sqlite_folder(url: URL) -> None:
     """Make the folder of the database's file: for who makes the ledger, and nobody else.
 
-    A command that only looks leaves nothing behind, least of all a folder that would make its place a project. Only a
-    project's own folder is made: another one that is not there is one that was mistyped, and an empty ledger in it
-    would land everything again.
+    A command that only looks leaves nothing behind, least of all a folder that would make its place a project.
     """
-    folder = Path(url.database or "").expanduser().parent
-    if not folder.is_dir() and not (folder.name == STATE and folder.resolve().parent.is_dir()):
-        raise SettingsError(
-            f"the folder {folder} for the database is not there",
-            why=f"only {STATE} of a project is made by itself: in a folder that was mistyped a new ledger would begin",
-            cure=f"correct KAFKA_ASSETS_DATABASE_URL, or make it: mkdir -p {shlex.quote(str(folder))}",
-        )
+    folder = require_sqlite_folder(url)
     try:
         make_private(folder)
     except OSError as error:
         raise SettingsError(
             f"the folder {folder} for the database cannot be made", why=str(error), cure="choose another place"
         ) from error
+
+
+def require_sqlite_folder(url: URL) -> Path:
+    """The folder of the database's file: one that is there, or that `make_sqlite_folder` may make.
+
+    That is a project's own alone: another one that is not there is one that was mistyped, and an empty ledger in it
+    would land everything again.
+    """
+    folder = Path(url.database or "").parent
+    if not folder.is_dir() and not (folder.name == STATE and folder.resolve().parent.is_dir()):
+        raise SettingsError(
+            f"the folder {folder} for the database is not there",
+            why=f"only {STATE} of a project is made by itself: in a folder that was mistyped a new ledger would begin",
+            cure=f"correct KAFKA_ASSETS_DATABASE_URL, or make it: mkdir -p {shlex.quote(str(folder))}",
+        )
+    return folder
 
 
 def keep_to_file(engine: Engine) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, inspect, select
 
 from kafka_assets.errors import LedgerBusy, LedgerMissing, UsageError
 from kafka_assets.ledger import rendering
-from kafka_assets.ledger.drivers import make_sqlite_folder
+from kafka_assets.ledger.drivers import make_sqlite_folder, require_sqlite_folder
 from kafka_assets.ledger.engine import read, shown, write
 from kafka_assets.ledger.tables import TABLES, ledger_version
 
@@ -51,8 +51,9 @@ def upgrade(engine: Engine) -> str | None:
 
 
 def current_revision(engine: Engine) -> str | None:
-    """The revision that the database's ledger stands at; None where it has no ledger."""
+    """The revision that the database's ledger stands at; None where it has no ledger, and one could be made."""
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+        require_sqlite_folder(engine.url)
         return None  # SQLite would make the file
     with read(engine) as connection:
         return _revision(connection)

@@ -77,6 +77,19 @@ def test_without_a_broker_the_error_names_the_command_that_starts_one(tmp_path: 
         Connection.of(load_settings(tmp_path, {}))
 
 
+@pytest.mark.parametrize("name", ["SECURITY_PROTCOL", "LINGER_MSS", "SSL_TRUSTSTORE_LOCATION", "ISOLATION_LEVEL"])
+def test_a_wrong_property_is_told_before_a_broker_that_is_not_known(tmp_path: Path, name: str) -> None:
+    settings = load_settings(tmp_path, {f"KAFKA_ASSETS_KAFKA__{name}": "x"})
+    with pytest.raises(SettingsError) as told:
+        Connection.of(settings)
+    assert name.lower().replace("_", ".") in str(told.value)
+
+
+def test_right_properties_are_no_answer_to_where_the_broker_is(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no Kafka broker is known"):
+        Connection.of(load_settings(tmp_path, {"KAFKA_ASSETS_KAFKA__LINGER_MS": "5"}))
+
+
 def test_a_consumer_commits_nothing_and_never_jumps() -> None:
     config = consumer_config(Connection("b:1"))
     assert config["isolation.level"] == "read_committed"

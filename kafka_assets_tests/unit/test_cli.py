@@ -96,3 +96,91 @@ def test_the_version_is_printed_and_h_helps(
     assert capsys.readouterr().out == f"kafka-assets {version('kafka-assets')}\n"
     assert run(monkeypatch, "topics", "list", "-h") == 0
     assert "List topics" in capsys.readouterr().out
+
+
+TYPO = "type: kafka_assets.KafkaTopc\nattributes: {topic: orders, target: orders, schema: id BIGINT}\n"
+GOOD = "type: kafka_assets.KafkaTopic\nattributes: {topic: orders, target: orders, schema: id BIGINT}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spark", [None, "sc://localhost:1"])
+@pytest.mark.parametrize("how", [[], ["--until-caught-up"], ["--json"]])
+@pytest.mark.parametrize(("declared", "code"), [(None, 0), (TYPO, 1)])
+def test_a_run_of_no_stream_says_that_nothing_is_to_land_and_makes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    declared: str | None,
+    code: int,
+    how: list[str],
+    spark: str | None,
+) -> None:
+    if spark:
+        monkeypatch.setenv("KAFKA_ASSETS_SPARK_REMOTE", spark)
+    (tmp_path / "defs").mkdir()
+    if declared:
+        (tmp_path / "defs" / "orders.yaml").write_text(declared)
+    assert run(monkeypatch, "run", *how) == code
+    shown = capsys.readouterr()
+    assert f"nothing to land: {tmp_path / 'defs'} declares no stream" in shown.err.replace("\n", "")
+    assert ("KafkaTopc" in shown.err) is (declared is not None)
+    assert "Spark" not in shown.err
+    if "--json" in how:
+        told = json.loads(shown.out)
+        assert (told["runs"], told["partitions"]) == (0, [])
+    else:
+        assert shown.out == ""
+    assert [one.name for one in tmp_path.iterdir()] == ["defs"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["run", "paymnts"], ["replay", "paymnts", "--failed"], ["plan", "paymnts"]])
+def test_a_name_that_no_stream_has_is_told_before_services_that_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (tmp_path / "defs").mkdir()
+    (tmp_path / "defs" / "orders.yaml").write_text(GOOD)
+    assert run(monkeypatch, *command) == 2
+    shown = capsys.readouterr().err
+    assert "there is no stream 'paymnts'" in shown
+    assert "known" not in shown
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_read_is_told_before_a_spark_that_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "defs").mkdir()
+    (tmp_path / "defs" / "orders.yaml").write_text(GOOD)
+    (tmp_path / "defs" / "wrong.yaml").write_text(TYPO)
+    assert run(monkeypatch, "run") == 1
+    shown = capsys.readouterr().err
+    assert 0 <= shown.index("KafkaTopc") < shown.index("no Spark is known")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["run"], ["plan"], ["plan", "--dry-run"], ["topics", "list"], ["live", "orders"]])
+def test_a_property_that_is_none_is_told_before_services_that_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (tmp_path / "defs").mkdir()
+    (tmp_path / "defs" / "orders.yaml").write_text(GOOD)
+    monkeypatch.setenv("KAFKA_ASSETS_KAFKA__LINGER_MSS", "5")
+    assert run(monkeypatch, *command) in {1, 2}
+    shown = capsys.readouterr().err
+    assert "linger.mss" in shown
+    assert "known" not in shown
+
+
+@pytest.mark.slow
+def test_a_preview_refuses_a_database_whose_folder_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "defs").mkdir()
+    (tmp_path / "defs" / "orders.yaml").write_text(GOOD)
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", f"sqlite:///{tmp_path}/nofolder/x.db")
+    for command in (["plan", "--dry-run"], ["streams"], ["lag"], ["slices", "orders"], ["quarantine", "list"]):
+        assert run(monkeypatch, *command) == 1
+        shown = capsys.readouterr().err.replace("\n", " ")
+        assert "nofolder for the database is not there" in shown, command

@@ -95,6 +95,18 @@ def test_no_secret_is_shown_in_whatever_form_it_was_given(tmp_path: Path, name: 
         assert found["spark"].status == "failed"
 
 
+def test_a_database_in_a_folder_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    found = checks(tmp_path, KAFKA_ASSETS_DATABASE_URL=f"sqlite:///{tmp_path}/nofolder/x.db")["database"]
+    assert found.status == "failed"
+    assert f"the folder {tmp_path}/nofolder for the database is not there" in found.detail
+    assert "mkdir -p" in found.cure
+
+
+def test_a_property_that_librdkafka_does_not_know_is_a_failure_also_without_a_broker(tmp_path: Path) -> None:
+    found = checks(tmp_path, KAFKA_ASSETS_KAFKA__LINGER_MSS="5")["kafka properties"]
+    assert (found.status, "linger.mss" in found.detail) == ("failed", True)
+
+
 def test_a_broker_that_is_configured_and_down_is_a_failure(tmp_path: Path) -> None:
     found = checks(tmp_path, **NOWHERE)
     assert found["broker"].status == "failed"

@@ -107,12 +107,23 @@ def test_the_folder_of_a_projects_own_file_is_made_by_who_makes_the_ledger(tmp_p
     assert stat.S_IMODE((tmp_path / ".kafka_assets").stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("look", [ensure_schema, current_revision])
 @pytest.mark.parametrize("folder", ["shpo", "shpo/.kafka_assets", "file/b"])
-def test_a_folder_that_is_mistyped_is_refused_and_never_made(tmp_path: Path, folder: str) -> None:
+def test_a_folder_that_is_mistyped_is_refused_and_never_made(
+    tmp_path: Path, folder: str, look: Callable[[Engine], object]
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match=rf"{folder} .*is not there.*KAFKA_ASSETS_DATABASE_URL.*mkdir -p"):
-        ensure_schema(make_engine(f"sqlite:///{tmp_path}/{folder}/ledger.db"))
+        look(make_engine(f"sqlite:///{tmp_path}/{folder}/ledger.db"))
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_tilde_is_expanded_by_nobody_who_opens_the_file_and_so_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingsError, match="the folder ~ for the database is not there"):
+        ensure_schema(make_engine("sqlite:///~/ledger.db"))
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:

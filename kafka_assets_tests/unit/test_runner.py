@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +24,7 @@ from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.replaying import replay
-from kafka_assets.assets.runner import Failed, Runner
+from kafka_assets.assets.runner import Done, Failed, Runner
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
 from kafka_assets.cli.landing import _say_given_up
@@ -374,3 +375,14 @@ def test_what_an_open_transaction_holds_back_stands_in_the_figures(desk: Desk, r
         assert runner.until_caught_up(patience=timedelta(seconds=30)).caught_up
         [standing] = runner.standing()
     assert (standing["lag"], standing["hanging"]) == (0, 150)
+
+
+@pytest.mark.parametrize("step", [Runner.once, partial(Runner.until_caught_up, patience=timedelta(hours=1))])
+def test_where_no_stream_is_declared_there_is_nothing_to_do(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Callable[[Runner], Done]
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", str(desk.engine.url))
+    with Runner(load_settings(), instance=desk.instance, assets=[]) as runner:
+        done = step(runner)
+        assert (done.runs, done.caught_up, runner.standing()) == (0, True, [])
