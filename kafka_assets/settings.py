@@ -61,12 +61,17 @@ class Settings(BaseModel):
 
     def require_spark(self) -> str:
         if self.spark_remote is None and self.spark_master is None:
-            raise SettingsError(
-                "no Spark is known",
-                why=f"neither {PREFIX}SPARK_REMOTE nor {PREFIX}SPARK_MASTER is set, and no local services are up",
-                cure=f"run `kafka-assets up`, or set one of them (for example {PREFIX}SPARK_MASTER='local[2]')",
-            )
+            raise no_spark_known()
         return self.spark_remote or cast(str, self.spark_master)
+
+
+def no_spark_known() -> SettingsError:
+    """What is said where nobody has said where Spark is: always in the same words, so that it is known again."""
+    return SettingsError(
+        "no Spark is known",
+        why=f"neither {PREFIX}SPARK_REMOTE nor {PREFIX}SPARK_MASTER is set, and no local services are up",
+        cure=f"run `kafka-assets up`, or set one of them (for example {PREFIX}SPARK_MASTER='local[2]')",
+    )
 
 
 _SPARK = ("spark_remote", "spark_master")

@@ -73,6 +73,8 @@ class Desk:
     cursor: str | None = None
     version: str = "v1"
     """The stream's code."""
+    spark: Callable[[], object] | None = None
+    """Whether any Spark is known, as a sensor asks."""
 
     def tick(self, *, here: bool = False, again: bool = False) -> ticks.Tick:
         """A tick that Dagster hears to its end, as its daemon does: events first, then the cursor."""
@@ -91,7 +93,7 @@ class Desk:
             instance=self.instance,
             log=logging.getLogger("test"),
             cursor=self.cursor,
-            caller=ticks.Caller(here=here, again=again, versions={self.stream.name: self.version}),
+            caller=ticks.Caller(here=here, again=again, versions={self.stream.name: self.version}, spark=self.spark),
         )
 
     def store(self, request: dg.RunRequest, status: dg.DagsterRunStatus) -> dg.DagsterRun:

@@ -9,7 +9,8 @@ import dagster as dg
 
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import stream_of, versions_of
-from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG
+from kafka_assets.assets.names import IO_MANAGER, KAFKA, LANDS_TAG, SPARK
+from kafka_assets.assets.resources import SparkResource
 from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.assets.tick import Caller, sensor_result, tick, trouble_reason
 from kafka_assets.errors import KafkaAssetsError, StreamError
@@ -31,15 +32,20 @@ def build_sensor(
         asset_selection=ALL if only is None else dg.AssetSelection.assets(*only),
         minimum_interval_seconds=interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={KAFKA, IO_MANAGER},
+        required_resource_keys={KAFKA, SPARK, IO_MANAGER},
         description="Polls the topics' end offsets, plans new slices in the ledger, and requests runs that land them.",
     )
     def kafka_slices(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        spark = getattr(context.resources, SPARK)
         try:
             # Each tick anew: services that came up after this code was loaded are found.
             found = tick(
                 streams_of(context, only),
-                caller=Caller(versions=versions_of(_assets(context))),
+                caller=Caller(
+                    versions=versions_of(_assets(context)),
+                    # Of another resource than ours nobody here knows how to ask.
+                    spark=spark.require_known if isinstance(spark, SparkResource) else None,
+                ),
                 engine=getattr(context.resources, IO_MANAGER).engine,
                 connection=getattr(context.resources, KAFKA).connection,
                 instance=context.instance,

@@ -22,7 +22,7 @@ from kafka_assets.assets.requesting import request_runs
 from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
-from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable
+from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable, SettingsError
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.gone import GONE, leave_gone
 from kafka_assets.ledger.janitor import end_expired, end_live
@@ -31,7 +31,8 @@ from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import given_up, rearm, waiting
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.ledger.sources import Source, known_partitions, known_sources
-from kafka_assets.ledger.stalls import Stall, stalls
+from kafka_assets.ledger.stalls import Stall, lift, stall, stalls
+from kafka_assets.settings import no_spark_known
 from kafka_assets.streams import Derived, Stream, root_of
 from kafka_assets.verdicts import UNSEEN_MS
 
@@ -89,6 +90,8 @@ class Caller:
     """Whether what kept an asset from landing is tried at once: somebody may have cured it before calling."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """The code version of each stream, by its name."""
+    spark: Callable[[], object] | None = None
+    """Raises SettingsError where no Spark is known: then no run is asked for, which could only fail."""
 
 
 def tick(
@@ -125,7 +128,12 @@ def tick(
             _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
         standing = stalls(engine, assets=[stream.asset for stream in streams])
         retired = {name for name, mine in sources.items() if any(one.retired for one in mine)}
-        requests = _Requests(result, caller, standing, retired, engine=engine, instance=instance, log=log)
+        no_spark = _no_spark(caller.spark)
+        if caller.spark is not None and no_spark is None:
+            standing = _lifted(engine, standing)
+        requests = _Requests(
+            result, caller, standing, retired, no_spark=no_spark, engine=engine, instance=instance, log=log
+        )
         for stream in _in_turn(streams, at.turn):
             result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
@@ -228,6 +236,8 @@ class _Requests:
     retired: Collection[str]
     """Streams that read topics which are gone."""
     _: KW_ONLY
+    no_spark: SettingsError | None
+    """Why a run would find no Spark."""
     engine: Engine
     instance: dg.DagsterInstance
     log: logging.Logger
@@ -241,6 +251,9 @@ class _Requests:
             self._leave_gone(stream)
         if version is not None:
             self._rearm(stream, version)
+        if self.no_spark is not None:
+            self._stall(stream, self.no_spark, version)
+            return
         if stalled is None or self.caller.again or stalled.may_be_tried(version):
             asked = request_runs(
                 self.engine,
@@ -257,6 +270,13 @@ class _Requests:
         if stalled is not None and waiting(self.engine, assets=[stream.asset]):
             self.result.stalled.add(stream.asset)
             self.result.troubles.append(f"{stream.name}: {stalled.said()}")
+
+    def _stall(self, stream: Stream, error: SettingsError, version: str | None) -> None:
+        """Write down what a run would meet, for who asks why nothing lands; it is looked for again at each tick."""
+        if waiting(self.engine, assets=[stream.asset]):
+            stall(self.engine, asset=stream.asset, failure=str(error), code_version=version)
+            self.result.stalled.add(stream.asset)
+            self.result.troubles.append(f"{stream.name}: nothing lands: {error} · the next tick looks for it again")
 
     def _add_publications(self, stream: Stream) -> None:
         """What was planned under another group, or by a deployment that does not know this asset."""
@@ -276,6 +296,24 @@ class _Requests:
         again = rearm(self.engine, asset=stream.asset, code_version=version, max_attempts=stream.max_attempts)
         if again:
             self.log.info(f"{stream.name}: {again} slices that were given up are tried once more: the code has changed")
+
+
+def _no_spark(require: Callable[[], object] | None) -> SettingsError | None:
+    """Why a run would find no Spark, as far as that can be said without asking one."""
+    try:
+        if require is not None:
+            require()
+    except SettingsError as error:
+        return error
+    return None
+
+
+def _lifted(engine: Engine, standing: Mapping[str, Stall]) -> Mapping[str, Stall]:
+    """What keeps assets from landing still, now that Spark is known: `up` may just have started it."""
+    gone = [one for one in standing.values() if one.failure == str(no_spark_known())]
+    for one in gone:
+        lift(engine, one)
+    return {asset: one for asset, one in standing.items() if one not in gone}
 
 
 def _tell(

@@ -43,7 +43,7 @@ class Stall:
     def said(self) -> str:
         """For people: why nothing lands, and when it is tried again."""
         again = f"tried again in {-(-self.wait_ms // 1000)} s" if self.wait_ms else "being tried again"
-        return f"nothing lands: {self.failure} · {again}"
+        return f"nothing lands: {self.failure} · {again} (met {self.tried_ms // 1000} s ago)"
 
 
 def stalls(engine: Engine, *, assets: Collection[str]) -> dict[str, Stall]:
@@ -76,6 +76,13 @@ def begin_try(engine: Engine, found: Stall) -> bool:
             .values(tries=c.tries + 1, tried_at=now_ms(), not_before=now_ms() + TRYING_MS)
         )
     return taken.rowcount == 1
+
+
+def lift(engine: Engine, found: Stall) -> None:
+    """What was met is no more, as somebody sees who has not tried: unless a run has met something else since."""
+    c = t.stall.c
+    with write(engine) as connection:
+        connection.execute(delete(t.stall).where(c.asset == found.asset, c.failure == found.failure))
 
 
 def end_stalls(connection: Connection, assets: Collection[str]) -> None:

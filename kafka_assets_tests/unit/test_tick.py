@@ -21,7 +21,8 @@ from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.folder import broken_in, load_assets
-from kafka_assets.assets.resources import default_resources
+from kafka_assets.assets.names import SPARK
+from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.run_process import LAUNCHER_TAG, PROCESS_TAG, RunProcess
 from kafka_assets.assets.sensor import the_sensor
 from kafka_assets.assets.tick import Tick, sensor_result
@@ -34,7 +35,8 @@ from kafka_assets.ledger.engine import make_engine, read, write
 from kafka_assets.ledger.gone import leave_gone
 from kafka_assets.ledger.health import health
 from kafka_assets.ledger.publications import find
-from kafka_assets.ledger.stalls import stall
+from kafka_assets.ledger.stalls import stall, stalls
+from kafka_assets.settings import no_spark_known
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import declare
 from kafka_assets_tests.ledgers import ASSET, rows, scalar
@@ -684,12 +686,12 @@ def failed(desk: Desk, found: Tick, *, code: str = "v1", max_attempts: int = 5) 
         record_failure(desk.engine, held, reason="no good", max_attempts=max_attempts, code_version=code)
 
 
-def stalled(desk: Desk, found: Tick, *, code: str = "v1") -> None:
+def stalled(desk: Desk, found: Tick, *, code: str = "v1", failure: str = "the table is too narrow") -> None:
     """Its runs fail, and for no fault of their slices."""
     for request in found.requests:
         held = claim(desk.engine, list(find(desk.engine, asset=ASSET, keys=desk.keys_of(request)).values()), run_id="r")
         record_failure(desk.engine, held, reason="narrow", max_attempts=5, counts=False, pauses=False)
-    stall(desk.engine, asset=ASSET, failure="the table is too narrow", code_version=code)
+    stall(desk.engine, asset=ASSET, failure=failure, code_version=code)
 
 
 def changed(desk: Desk, statement: str) -> None:
@@ -731,6 +733,89 @@ def test_other_code_and_whoever_calls_try_at_once_what_keeps_slices_from_landing
     stalled(desk, tries, code="v2")
     assert desk.tick().requests == []
     assert len(desk.tick(again=True).requests) == 1
+
+
+def test_while_no_spark_is_known_no_run_is_sent_out_and_the_first_tick_that_knows_one_asks_for_it(
+    desk: Desk, broker: Broker
+) -> None:
+    def unknown() -> None:
+        raise no_spark_known()
+
+    broker.set("orders", 10)
+    desk.spark = unknown
+    for _ in range(3):
+        waits = desk.tick()
+        assert (waits.requests, waits.stalled) == ([], {ASSET})
+        assert "nothing lands: no Spark is known" in waits.troubles[0]
+    [told] = stalls(desk.engine, assets=[ASSET]).values()
+    assert told.said().startswith("nothing lands: no Spark is known")
+    assert told.wait_ms <= 5_000, "nobody has tried, and no pause grows"
+    desk.spark = lambda: None  # `up` has ended
+    found = desk.tick()
+    assert len(found.requests) == 1
+    assert (found.stalled, found.troubles, stalls(desk.engine, assets=[ASSET])) == (set(), [], {})
+
+
+def test_what_a_run_has_met_without_spark_keeps_nobody_once_there_is_one(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 20)
+    desk.stream = orders(slices={"max_records": 10, "runs": 1})
+    stalled(desk, desk.tick(), failure=str(no_spark_known()))
+    changed(desk, "update kafka_stall set not_before = not_before + 300000")
+    assert desk.tick().requests == []
+    desk.spark = lambda: None
+    assert len(desk.tick().requests) == 1
+    assert stalls(desk.engine, assets=[ASSET]) == {}
+
+
+def test_a_spark_that_is_known_lifts_nothing_that_is_not_its_own(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    stalled(desk, desk.tick())
+    desk.spark = lambda: None
+    found = desk.tick()
+    assert (found.requests, found.stalled) == ([], {ASSET})
+    assert "the table is too narrow" in found.troubles[0]
+
+
+def test_what_waits_for_no_run_is_not_kept_by_a_spark_that_nobody_knows(desk: Desk, broker: Broker) -> None:
+    def unknown() -> None:
+        raise no_spark_known()
+
+    broker.set("orders", 10)
+    desk.settle()
+    desk.spark = unknown
+    found = desk.tick()
+    assert (found.troubles, stalls(desk.engine, assets=[ASSET])) == ([], {})
+
+
+def test_the_sensor_sends_no_run_out_where_neither_settings_nor_resource_say_where_spark_is(
+    desk: Desk, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", str(desk.engine.url))
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "nowhere:1")
+    for name in ("SPARK_REMOTE", "SPARK_MASTER"):
+        monkeypatch.delenv(f"KAFKA_ASSETS_{name}", raising=False)
+    broker.set("orders", 10)
+
+    @kafka_asset(name=ASSET, topic="orders", target=ASSET, schema="id BIGINT, note STRING", slices={"max_delay": "0ms"})
+    def declared(records: Any) -> Any:
+        return records
+
+    def ticked(**resources: Any) -> dg.SensorResult:
+        defs = build_definitions([declared], resources=resources)
+        given = {**default_resources(), **resources}
+        with dg.build_sensor_context(
+            instance=desk.instance, definitions=defs, resources=given, cursor=desk.cursor
+        ) as context:
+            found: Any = the_sensor().evaluate_tick(context)
+        desk.cursor = found.cursor
+        return found
+
+    found: Any = ticked()
+    assert not found.run_requests
+    assert "nothing lands: no Spark is known" in str(found.skip_message)
+    elsewhere: Any = ticked(**{SPARK: SparkResource(spark_config={"spark.remote": "sc://elsewhere:1"})})
+    assert len(elsewhere.run_requests) == 1
 
 
 def test_what_keeps_nobody_waiting_is_no_trouble(desk: Desk, broker: Broker) -> None:
