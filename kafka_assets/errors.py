@@ -46,8 +46,8 @@ class SettingsError(Unready):
     """A setting is missing, or says what cannot be."""
 
 
-class SettingUnknown(SettingsError, UsageError):
-    """Something is set that is no setting, so that what was meant by it would go unheard (exit code 2)."""
+class SettingWrong(SettingsError, UsageError):
+    """What is set is no setting, cannot be read as one, or has a value that none can have (exit code 2)."""
 
 
 class StreamError(Unready):

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kafka_assets.durations import Duration
-from kafka_assets.errors import SettingsError, SettingUnknown
+from kafka_assets.errors import SettingsError, SettingWrong
 
 PREFIX = "KAFKA_ASSETS_"
 FILE = "kafka_assets.toml"
@@ -150,7 +150,7 @@ def load_settings(project: Path | None = None, environ: Mapping[str, str] | None
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(
+        raise SettingWrong(
             f"the setting {name!r} is not valid: {first['msg'].lower()}",
             cure=f"correct it in {root / FILE} or in the environment ({_variable(name)})",
         ) from error
@@ -171,9 +171,9 @@ def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
         if _OF_KUBERNETES.fullmatch(name.removeprefix(PREFIX)):
             continue
         single = _KAFKA.removesuffix("_")
-        meant = _KAFKA + name.removeprefix(single) if name.startswith(single) else _nearest(name, known)
+        meant = _KAFKA + name.removeprefix(single) if name.startswith(single) else nearest(name, known)
         cure = f"write {meant}" if meant else f"the settings are {', '.join(known)} and {_KAFKA}…: write one of them"
-        raise SettingUnknown(
+        raise SettingWrong(
             f"the environment sets {name}, which is no setting",
             why=f"what begins with {PREFIX} is meant for kafka_assets, and this would go unheard",
             cure=f"{cure}, or unset it",
@@ -184,17 +184,17 @@ def _refuse_unknown_keys(given: Mapping[str, Any], path: Path) -> None:
     known = sorted({*_IN_BOTH, "kafka"})
     for name in given:
         if name not in known:
-            meant = _nearest(name.lower().removeprefix(PREFIX.lower()), known)
+            meant = nearest(name.lower().removeprefix(PREFIX.lower()), known)
             cure = f"write {meant}" if meant else f"the settings are {', '.join(known)}: write one of them"
-            raise SettingUnknown(
+            raise SettingWrong(
                 f"{path} sets {name!r}, which is no setting",
                 why="it would go unheard",
                 cure=f"{cure}, or take it out",
             )
 
 
-def _nearest(name: str, known: Collection[str]) -> str | None:
-    """The name that was probably meant."""
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The name that was probably meant; None where none is near."""
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), None)
 
 
@@ -219,7 +219,7 @@ def _refuse_other_kinds(given: Mapping[str, Any], path: Path) -> None:
         ("streams", str, 'streams = "defs"'),
     ):
         if name in given and not isinstance(given[name], kind):
-            raise SettingsError(
+            raise SettingWrong(
                 f"the setting {name!r} is not valid: it is of the wrong kind",
                 cure=f"write in {path}, for example: {example}",
             )
@@ -230,8 +230,10 @@ def _from_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read", why=str(error), cure="correct the file") from error
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read", why=str(error), cure="see who owns it, and what it is") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingWrong(f"{path} cannot be read", why=str(error), cure="correct the file") from error
 
 
 def _kafka_table(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -268,8 +269,27 @@ class Derived(Stream):
         return f"kafka_{self.root}"
 
 
-def declare(**attributes: Any) -> Stream:
-    """Make a stream of what the user wrote, or say what is wrong with it in the user's words."""
+_PARTS: Mapping[str, type[BaseModel]] = {"slices": SliceLimits, "skip_when_behind": SkipWhenBehind}
+_UNWRITTEN = ("upstream_target", "root")
+"""Fields that nobody writes."""
+
+
+def unknown_attribute(name: str, known: Iterable[str], *, inside: Iterable[str] = ()) -> StreamError:
+    """What is told of an attribute that is none, below those that it stands in, where these are known."""
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    return StreamError(
+        f"there is no attribute {'.'.join((*inside, name))!r}",
+        why=f"did you mean {near[0]!r}?" if near else "",
+        cure=f"known attributes: {', '.join(known)}",
+    )
+
+
+def declare(further: Iterable[str] = (), /, **attributes: Any) -> Stream:
+    """Make a stream of what the user wrote, or say what is wrong with it in the user's words.
+
+    `further` are attributes that may be written beside the stream's own, and are read elsewhere.
+    """
     kind = Derived if "upstream" in attributes else Stream
     try:
         stream = kind.model_validate(attributes)
@@ -280,14 +300,20 @@ def declare(**attributes: Any) -> Stream:
             f"stream {attributes.get('name', '?')!r}: {error.what}", why=error.why, cure=error.cure
         ) from error
     except ValidationError as error:
-        found = error.errors()[0]
-        where = ".".join(str(part) for part in found["loc"] if part not in {"datetime"}) or "mode"
-        known = ", ".join(field.alias or name for name, field in kind.model_fields.items())
-        unknown = found["type"] == "extra_forbidden"
+        # What is written wrongly is missing under its right name, too.
+        found = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        *inside, last = [str(part) for part in found["loc"] if part not in {"datetime"}] or ["mode"]
+        if found["type"] == "extra_forbidden":
+            model = _PARTS[inside[0]] if inside else kind
+            names = [field.alias or name for name, field in model.model_fields.items() if name not in _UNWRITTEN]
+            said = unknown_attribute(last, names if inside else [*names, *further], inside=inside)
+            raise StreamError(
+                f"stream {attributes.get('name', '?')!r}: {said.what}", why=said.why, cure=said.cure
+            ) from error
+        where = ".".join((*inside, last))
         raise StreamError(
             f"stream {attributes.get('name', '?')!r}: {where}: {found['msg'].removeprefix('Value error, ')}",
-            why=f"there is no attribute {where!r}" if unknown else "",
-            cure=f"known attributes: {known}" if unknown else f"correct {where!r} where the stream is declared",
+            cure=f"correct {where!r} where the stream is declared",
         ) from error
 
 

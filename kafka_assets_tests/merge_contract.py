@@ -181,7 +181,8 @@ class MergeContract:
         assert standing(engine) == {}
 
     def test_a_table_keeps_its_mode_key_and_order(self, engine: Engine) -> None:
-        target(engine)
+        [key] = plan(engine, slices=[(0, 3)])
+        land(engine, key, Put(0, 1))
         assert scalar(engine, "select key_columns from kafka_target") == '["id"]'
         for other in (BY_COLUMN, BY_TIMESTAMP, Upsert(("id", "rank"), "offset")):
             with pytest.raises(TableIncompatible):
@@ -190,8 +191,16 @@ class MergeContract:
             append_target(engine)
         assert target(engine).upsert == BY_OFFSET
 
-    def test_a_table_that_orders_by_a_value_refuses_the_offset(self, engine: Engine) -> None:
+    def test_a_table_in_which_nothing_landed_takes_another_key(self, engine: Engine) -> None:
+        target(engine)
+        target(engine, Upsert(("id", "rank"), "offset"))
+        assert scalar(engine, "select key_columns from kafka_target") == '["id", "rank"]'
         target(engine, BY_COLUMN)
+        assert scalar(engine, "select key_columns from kafka_target") == '["id"]'
+
+    def test_a_table_that_orders_by_a_value_refuses_the_offset(self, engine: Engine) -> None:
+        [key] = plan(engine, slices=[(0, 3)])
+        land(engine, key, Put(0, 1), upsert=BY_COLUMN)
         with pytest.raises(TableIncompatible, match="kafka_order_rank"):
             target(engine)
 

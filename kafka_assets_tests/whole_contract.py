@@ -85,12 +85,14 @@ class WholeContract:
         assert scalar(engine, "select max(kafka_ordinal) from orders") == 59_999
 
     def test_the_two_scopes_never_share_a_table(self, engine: Engine) -> None:
-        record_target(engine)
+        [key] = plan(engine, slices=[(0, 3)])
+        Attempt(engine, [key]).claim().publish(record_chunk(key), table=record_target(engine))
         with pytest.raises(TableIncompatible, match="kafka_ordinal"):
             whole_target(engine)
 
     def test_the_two_scopes_never_share_a_table_the_other_way(self, engine: Engine) -> None:
-        whole_target(engine)
+        [key] = plan(engine, slices=[(0, 3)])
+        land(engine, whole_chunk(key, ["a"]))
         with pytest.raises(TableIncompatible, match=r"primary key .*kafka_ordinal"):
             record_target(engine)
 

@@ -42,9 +42,14 @@ class Appearance:
     @classmethod
     def split(cls, attributes: Mapping[str, Any]) -> tuple[Appearance, dict[str, Any]]:
         """What of these attributes is for Dagster, and the rest, which is the stream's."""
-        ours = {one.name for one in fields(cls)}
+        ours = cls.names()
         shown = {name: value for name, value in attributes.items() if name in ours and value is not None}
         return cls(**shown), {name: value for name, value in attributes.items() if name not in ours}
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The attributes that are for Dagster."""
+        return [one.name for one in fields(cls)]
 
     def arguments(self, stream: Stream, *, table: str, kinds: set[str]) -> dict[str, Any]:
         """What `dg.asset` is given."""

@@ -50,7 +50,7 @@ def kafka_asset(
     def decorate(function: Transform) -> dg.AssetsDefinition:
         shown, rest = Appearance.split({"description": inspect.getdoc(function), **attributes})
         declared = {"topic": topic, "topics": topics, "target": target, "schema": schema, **rest}
-        stream = declare(name=name or function.__name__, **declared)
+        stream = declare((*Appearance.names(), "arrow"), name=name or function.__name__, **declared)
         return build_asset(stream, function, shown, arrow=arrow)
 
     return decorate

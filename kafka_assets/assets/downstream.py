@@ -44,6 +44,7 @@ def slice_asset(
         _refuse_what_is_the_upstreams(name or function.__name__, attributes)
         shown, rest = Appearance.split({"description": inspect.getdoc(function), **attributes})
         stream = declare(
+            Appearance.names(),
             name=name or function.__name__,
             topic=above.topic,
             topics=above.topics,

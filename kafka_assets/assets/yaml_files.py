@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from yaml.constructor import ConstructorError
 
 from kafka_assets.assets.component import KafkaTopic, SkipWhenBehind, Slices
 from kafka_assets.errors import StreamError
+from kafka_assets.streams import unknown_attribute
 
 TYPE = "kafka_assets.KafkaTopic"
 _DGS = ("post_processing", "requirements", "template_vars_module")
@@ -115,14 +115,8 @@ class _Document:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         for name in given:
             if name not in fields:
-                near = difflib.get_close_matches(str(name), fields, n=1)
-                raise self._refused(
-                    f"there is no attribute {'.'.join((*inside, str(name)))!r}",
-                    *inside,
-                    str(name),
-                    why=f"did you mean {near[0]!r}?" if near else "",
-                    cure=f"known attributes: {', '.join(fields)}",
-                )
+                said = unknown_attribute(str(name), fields, inside=inside)
+                raise self._refused(said.what, *inside, str(name), why=said.why, cure=said.cure)
         for name, field in fields.items():
             if field.is_required() and given.get(name) is None:
                 missing = ".".join((*inside, name))

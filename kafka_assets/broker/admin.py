@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
@@ -13,13 +14,15 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # pyright: ignore[reportPrivateImportUsage]
 
 from kafka_assets.broker.connection import Connection, admin_config
+from kafka_assets.broker.spark_options import KNOWN
 from kafka_assets.errors import (
     BrokerRefused,
     BrokerUnavailable,
     KafkaAssetsError,
-    SettingsError,
+    SettingWrong,
     TopicMissing,
 )
+from kafka_assets.settings import FILE, PREFIX, nearest
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
@@ -33,6 +36,7 @@ TIMEOUT = 10.0
 ALL_DOWN_GRACE = 2.0
 """Seconds that "all brokers are down" may last: it is also said between a host's first address and its second."""
 
+_NO_PROPERTY = re.compile(r'No such configuration property: "([^"]*)"')
 _REFUSED = {
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -218,11 +222,13 @@ def create(make: Callable[[], Answer]) -> Answer:
     try:
         return make()
     except KafkaException as raised:
-        raise SettingsError(
+        said, where = kafka_error(raised).str(), f"{FILE} ([kafka]) or in the environment ({PREFIX}KAFKA__...)"
+        unknown = _NO_PROPERTY.search(said)
+        meant = nearest(unknown[1], KNOWN) if unknown else None
+        raise SettingWrong(
             "librdkafka does not accept the Kafka properties",
-            why=kafka_error(raised).str(),
-            cure="correct them in kafka_assets.toml ([kafka]) or in the environment (KAFKA_ASSETS_KAFKA__...); "
-            "the names are librdkafka's",
+            why=f"{said}; did you mean {meant!r}?" if meant else said,
+            cure=f"correct them in {where}; the names are librdkafka's",
         ) from raised
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_assets.broker.java_names import JAVA_NAMES
-from kafka_assets.errors import SettingsError
+from kafka_assets.errors import SettingsError, SettingWrong
 from kafka_assets.masks import masked_address, masked_properties
 from kafka_assets.settings import FILE, PREFIX, Settings
 
@@ -45,7 +45,7 @@ class Connection:
             if found is None or not 0 < int(found["port"] or 9092) < 65_536:
                 # Whoever writes a user there, as in a URL, has written a password, too.
                 shown = masked_address(address.strip()) if "@" in address else address.strip()
-                raise SettingsError(
+                raise SettingWrong(
                     f"{shown!r} is no address of a broker",
                     why="it is not of the form host:port, with a port of 1 to 65535",
                     cure=f"set {PREFIX}BOOTSTRAP_SERVERS, for example to kafka1.example.com:9092",
@@ -125,12 +125,12 @@ def _refuse_absent_files(properties: Mapping[str, str]) -> None:
 def _refuse_foreign(name: str) -> None:
     where = f"{FILE} ([kafka]) or the environment ({PREFIX}KAFKA__{name.upper().replace('.', '_')})"
     if name in OURS:
-        raise SettingsError(
+        raise SettingWrong(
             f"the Kafka property {name!r} is not yours to set", why=OURS[name], cure=f"remove it from {where}"
         )
     if name in JAVA_NAMES:
         ours = JAVA_NAMES[name]
-        raise SettingsError(
+        raise SettingWrong(
             f"the Kafka property {name!r} is the Java client's name",
             why="properties are given once, in librdkafka's words, and translated for Spark",
             cure=f"in {where}: {ours}",

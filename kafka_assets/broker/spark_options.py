@@ -59,6 +59,9 @@ TRANSLATED = frozenset(
     }
 )
 
+KNOWN = SAME | RENAMED.keys() | TRANSLATED
+"""The names of librdkafka's that most people write: one that is near to none of these may still be right."""
+
 SECURITY = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.")
 """What begins like this decides who may read what: dropping one silently is never harmless.
 

@@ -58,7 +58,32 @@ class Misfit(Exception):
             return f"{name}: the key {shown(self.given)} stands twice in one object".removeprefix(": ")
         if self.code == ENCODING:
             return f"{name}: the text holds half of a surrogate pair (\\ud800 to \\udfff)"
-        return f"{name}: {shown(self.given)} does not fit {spelled(self.kind)[:100]} exactly"
+        said = f"{name}: {shown(self.given)} does not fit {spelled(self.kind)[:100]}"
+        has, wants = _written(self.given), _wanted(self.kind)
+        # Of a zero in quotes "not exactly" would be false: no text is a number.
+        return f"{said} exactly" if has == wants else f"{said}: it is {has}, not {wants}"
+
+
+def _written(given: Any) -> str:
+    """What a value is in JSON."""
+    if isinstance(given, Number):
+        return "a number"
+    if isinstance(given, str):
+        return "a text in quotes"
+    if isinstance(given, bool):
+        return "true or false"
+    return "an object" if isinstance(given, dict) else "an array"
+
+
+def _wanted(kind: Any) -> str:
+    """What a value of this type is in JSON."""
+    if pa.types.is_decimal(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "a number"
+    if pa.types.is_boolean(kind):
+        return "true or false"
+    if pa.types.is_map(kind) or pa.types.is_struct(kind):
+        return "an object"
+    return "an array" if pa.types.is_list(kind) else "a text in quotes"
 
 
 def reader(kind: Any) -> Reader:  # noqa: PLR0911 - one for each type

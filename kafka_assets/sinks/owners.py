@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from kafka_assets.errors import TableIncompatible
 from kafka_assets.ledger import tables as t
@@ -42,13 +42,21 @@ def owned(connection: Connection, table: Table, *, asset: str) -> bool:
 
 def own(connection: Connection, table: Table, *, asset: str) -> None:
     """Take the table for this asset; nobody has it, and the asset has no other: see `owned`."""
-    upsert = table.upsert
     connection.execute(
         insert(t.target).values(
             table_name=table.name,
             asset=asset,
-            mode="append" if upsert is None else "upsert",
-            key_columns=None if upsert is None else json.dumps(upsert.key),
+            mode="append" if table.upsert is None else "upsert",
+            key_columns=_key_of(table),
             created_at=now_ts(),
         )
     )
+
+
+def own_anew(connection: Connection, table: Table) -> None:
+    """Note the key of the owner's table, which was made anew."""
+    connection.execute(update(t.target).where(t.target.c.table_name == table.name).values(key_columns=_key_of(table)))
+
+
+def _key_of(table: Table) -> str | None:
+    return None if table.upsert is None else json.dumps(table.upsert.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ class Shape:
         clauses = parts if road.adds_one_column else [", ".join(parts)]
         return [f"ALTER TABLE {quoted_table(road, self.name)} {clause}" for clause in clauses]
 
+    def outline(self, road: Road) -> str:
+        """A digest of the table that `create` makes, by which it is known as long as nobody changes its columns."""
+        demanded = {*self.ours, *self.key, *self.required}
+        columns = {**self.ours, **self.columns}
+        return _digest(road, {name: _Column(kind, name in demanded) for name, kind in columns.items()}, self.key)
+
     def listed_key(self, road: Road) -> str:
         return ", ".join(road.quoted(column) for column in self.key)
 
@@ -70,6 +77,15 @@ class Standing:
 
     columns: Mapping[str, _Column]
     key: tuple[str, ...]
+
+    def outline(self, road: Road) -> str:
+        """A digest of its columns and its key; that of the shape by which it was made, while it stands so."""
+        return _digest(road, self.columns, self.key)
+
+
+def _digest(road: Road, columns: Mapping[str, _Column], key: Sequence[str]) -> str:
+    parts = [(name, road.plain_type(one.declared), one.demanded) for name, one in sorted(columns.items())]
+    return hashlib.sha256(repr((parts, sorted(key))).encode()).hexdigest()[:12]
 
 
 def standing(connection: Connection, name: str) -> Standing | None:

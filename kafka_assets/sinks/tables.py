@@ -20,8 +20,9 @@ from kafka_assets.ledger.retries import retried
 from kafka_assets.ledger.trouble import code_of, translate
 from kafka_assets.records import OFFSET, ORDINAL, PARTITION, SOURCE, TIMESTAMP
 from kafka_assets.schema import fields_of
-from kafka_assets.sinks.owners import own, owned
-from kafka_assets.sinks.road import Road, Table
+from kafka_assets.sinks.blank_tables import creation, drop_blank, execute, is_empty
+from kafka_assets.sinks.owners import own, own_anew, owned
+from kafka_assets.sinks.road import Road, Table, quoted_table
 from kafka_assets.sinks.shapes import Shape, missing, refuse_names, sql_types, standing
 from kafka_assets.sinks.versions import WORKING, hidden, key_types
 from kafka_assets.streams import Upsert, table_parts
@@ -69,6 +70,7 @@ def ensure_table(
     shape = Shape(name=name, ours=ours, columns=wanted, key=key, upsert=upsert is not None, required=required)
     named = {ORDINAL: ours[ORDINAL], **wanted} if ordinal else wanted
     table = Table(name=name, columns=tuple(named), types=tuple(named.values()), upsert=upsert, ordinal=ordinal)
+    # Before any look: it refuses names that the database would cut, and cannot even ask for.
     create = shape.create(road)
 
     def ensure() -> None:
@@ -76,16 +78,28 @@ def ensure_table(
             set_lock_timeout(connection, _LOCK_SECONDS)
             mine = owned(connection, table, asset=asset)
             found = standing(connection, name)
-            lacking = [] if found is None else missing(road, shape, found, evolve=evolve)
+            try:
+                lacking = [] if found is None else missing(road, shape, found, evolve=evolve)
+            except TableIncompatible as refused:
+                if not mine or not is_empty(engine, road, name=name, asset=asset):
+                    raise
+                if not drop_blank(engine, connection, road, name=name, asset=asset):
+                    raise _droppable(refused, road, name) from refused
+                found, lacking = None, list[str]()
             if found is None:
                 if mine:
                     _refuse_a_second(connection, road, name)
                 _make_schema(connection, road, name)
-            for statement in [create] if found is None else shape.add(road, lacking) if lacking else []:
+                statements = creation(connection, road, shape, create)
+            else:
+                statements = shape.add(road, lacking) if lacking else []
+            for statement in statements:
                 _define(connection, statement, name)
             if not mine:
                 # Last, since MySQL commits with each statement before this one: no table, no owner.
                 own(connection, table, asset=asset)
+            elif found is None:
+                own_anew(connection, table)
 
     _settled(ensure, name)
     return table
@@ -119,11 +133,22 @@ def _make_schema(connection: Connection, road: Road, name: str) -> None:
         _define(connection, f"CREATE SCHEMA IF NOT EXISTS {road.quoted(schema)}", name)
 
 
+def _droppable(refused: TableIncompatible, road: Road, name: str) -> TableIncompatible:
+    """The refusal of an asset's own table in which nothing stands: somebody else may have made it."""
+    return TableIncompatible(
+        refused.what,
+        why="nothing has landed in it yet, and it is empty; but it was not made by this version of kafka_assets, or was"
+        " changed since (a column, an index, a trigger, a right), or something depends on it, or the database's user"
+        " may not lock and drop it",
+        cure=f"if nobody else needs it as it is: DROP TABLE {quoted_table(road, name)}, and the next run makes it as"
+        f" declared; or {refused.cure}",
+    )
+
+
 def _define(connection: Connection, statement: str, name: str) -> None:
     """Make or widen the table; what the database has against it is told in its words."""
     try:
-        # Without parameters a % is a %.
-        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        execute(connection, statement)
     except DBAPIError as error:
         if _came_between(error) or translate(error) is not None:
             raise

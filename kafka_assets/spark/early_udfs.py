@@ -3,10 +3,14 @@
 PySpark (4.2.0) decides when a UDF is made. With a return type in words (`@pandas_udf("string")`) it asks a session,
 and fails where none is there, as when a file is read for `kafka-assets lag`; and one that was made for a classic
 session fails on Spark Connect. Here both are decided when the UDF is used.
+
+It looks for pandas' or Arrow's types among the annotations of each `@udf`, too, and warns where a function has plain
+ones (`amount: Decimal`): it is an ordinary UDF then, as it was meant to be, and nobody wants a line of that each run.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +28,7 @@ def install() -> None:
 
     Spark Connect's own are looked after only where the process has it already: to import it takes 0.15 s.
     """
+    warnings.filterwarnings("ignore", "Cannot infer the eval type from type hints", UserWarning, r"pyspark\.sql\.")
     _patched(UserDefinedFunction)
     UserDefinedFunction.__call__ = _called  # type: ignore[method-assign]
     if is_remote():

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event, text
 
-from kafka_assets.errors import LedgerBusy
+from kafka_assets.errors import LedgerBusy, TableIncompatible
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.sinks import tables
 from kafka_assets_tests.integration.databases import held
 from kafka_assets_tests.ledgers import target
-from kafka_assets_tests.tables_contract import TablesContract, columns, widened
+from kafka_assets_tests.tables_contract import BY_HAND, LINEAGE, TablesContract, change, columns, corrected, widened
 
 
 class TestTablesOnServers(TablesContract):
@@ -51,6 +51,43 @@ class TestTablesOnServers(TablesContract):
         ):
             widened(engine, more=pa.int64())
         assert "more" not in columns(engine)
+
+    def test_a_blank_table_that_another_one_refers_to_stays_and_the_cure_is_named(self, engine: Engine) -> None:
+        target(engine)
+        key = "kafka_source, kafka_partition, kafka_offset"
+        change(engine, f"create table child ({LINEAGE}, foreign key ({key}) references orders ({key}))")
+        with pytest.raises(TableIncompatible, match=r"something depends on it.*DROP TABLE .orders."):
+            corrected(engine)
+        assert "note" in columns(engine)
+        change(engine, "drop table child")
+        corrected(engine)
+
+    def test_what_somebody_gave_to_a_blank_table_is_never_lost(self, engine: Engine) -> None:
+        target(engine)
+        if engine.dialect.name == "postgresql":
+            change(engine, "grant select on orders to public")
+            taken = "revoke all on orders from public"
+        else:
+            change(engine, "create trigger own before insert on orders for each row set new.note = 'own'")
+            taken = "drop trigger own"
+        with pytest.raises(TableIncompatible, match=r"a trigger, a right.*DROP TABLE .orders."):
+            corrected(engine)
+        change(engine, taken)
+        if engine.dialect.name != "postgresql":  # where a right was given once, the owner's own are written down
+            corrected(engine)
+
+    def test_a_writer_in_a_long_transaction_is_waited_for_before_a_blank_table_is_dropped(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        target(engine)
+        monkeypatch.setattr(tables, "_LOCK_SECONDS", 1)
+        monkeypatch.setattr(tables, "retried", lambda transaction: transaction())
+        with held(engine, BY_HAND) as long:
+            with pytest.raises(LedgerBusy, match="end the long transaction that uses the table"):
+                corrected(engine)
+            long.commit()
+        with pytest.raises(TableIncompatible, match=r"column 'id' is \w+"):
+            corrected(engine)
 
 
 def _alters(engine: Engine) -> threading.Event:

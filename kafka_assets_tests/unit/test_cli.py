@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +40,34 @@ def test_bad_usage_exits_with_two_and_no_traceback(
     assert "Traceback" not in shown.err
     assert shown.err.strip()
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "variable", "said"),
+    [
+        ("kafak = 1", "", "write kafka,"),
+        ("bootstrap_servers = ", "", r"kafka_assets\.toml cannot be read"),
+        ("[kafka]\n'security.protcol' = 'ssl'", "", r"security\.protcol.*did you mean 'security\.protocol'"),
+        ("[kafka]\n'security.protocol' = 'sll'", "", r"librdkafka does not accept.*sll"),
+        ("[kafka]\n'no.such.thing' = '1'", "", r"no\.such\.thing"),
+        ("[kafka]\n'ssl.protocol' = 'TLS'", "", "the Java client's name"),
+        ("spark_patience = 'long'", "", "'spark_patience' is not valid"),
+        ("streams = 7", "", "'streams' is not valid"),
+        ("", "SASL_PASWORD", r"sasl\.pasword.*did you mean 'sasl\.password'"),
+    ],
+)
+def test_whatever_is_set_wrongly_exits_with_two(
+    written: str, variable: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "kafka_assets.toml").write_text(written)
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    if variable:
+        monkeypatch.setenv(f"KAFKA_ASSETS_KAFKA__{variable}", "CANARY")
+    assert run(monkeypatch, "topics", "list") == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert re.search(said, shown), shown
+    assert "CANARY" not in shown
 
 
 def test_an_error_says_what_happened_and_what_to_do_on_stderr(

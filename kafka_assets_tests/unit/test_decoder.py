@@ -356,18 +356,29 @@ def test_text_and_bytes_land_whole(format: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("record", "code", "words"),
     [
-        (b'{"s":1}', "does_not_fit", "s: 1 does not fit STRING exactly"),
-        (b'{"s":[1,"2",{"a":null}]}', "does_not_fit", 's: [1,"2",{"a":null}] does not fit STRING exactly'),
+        (b'{"s":1}', "does_not_fit", "s: 1 does not fit STRING: it is a number, not a text in quotes"),
+        (
+            b'{"s":[1,"2",{"a":null}]}',
+            "does_not_fit",
+            's: [1,"2",{"a":null}] does not fit STRING: it is an array, not a text in quotes',
+        ),
+        (b'{"i":"0"}', "does_not_fit", 'i: "0" does not fit BIGINT: it is a text in quotes, not a number'),
+        (b'{"i":true}', "does_not_fit", "i: true does not fit BIGINT: it is true or false, not a number"),
+        (
+            b'{"st":{"x":1,"d":"0"}}',
+            "does_not_fit",
+            'st.d: "0" does not fit DECIMAL(6,3): it is a text in quotes, not a number',
+        ),
         (b'{"i":999.50}', "does_not_fit", "i: 999.50 does not fit BIGINT exactly"),
         (b'{"f":1e999999999}', "does_not_fit", "f: 1e999999999 does not fit DOUBLE exactly"),
         (b'{"st":{"x":1,"d":1.2345}}', "does_not_fit", "st.d: 1.2345 does not fit DECIMAL(6,3) exactly"),
         (b'{"st":{"y":"a"}}', "missing", "st.x: missing or null, and declared NOT NULL"),
-        (b'{"ls":["a",7]}', "does_not_fit", "ls[1]: 7 does not fit STRING exactly"),
+        (b'{"ls":["a",7]}', "does_not_fit", "ls[1]: 7 does not fit STRING: it is a number, not a text in quotes"),
         (b'{"i":1', "not_json", "the value is not valid JSON (character 6: expecting ',' delimiter)"),
         (
             b'{"s":"' + b"x" * 100 + b'","i":"' + b"y" * 100 + b'"}',
             "does_not_fit",
-            'i: "' + "y" * 59 + "… does not fit BIGINT exactly",
+            'i: "' + "y" * 59 + "… does not fit BIGINT: it is a text in quotes, not a number",
         ),
         (b'{"q":' + b"[" * 2000 + b"]" * 2000 + b"}", "not_json", "the value is nested more than 1,000 deep"),
         (b'{"i":1,"i":2}', "duplicate_key", 'the key "i" stands twice in one object'),

@@ -109,6 +109,13 @@ def test_folders_and_what_begins_with_a_dot_are_no_files_of_streams(tmp_path: Pa
         ("import nosuchmodule\n", 1, "ModuleNotFoundError: No module named 'nosuchmodule'", "install it"),
         ("def f():\n    return 1 / 0\n\nf()\n", 2, "ZeroDivisionError", "correct the file"),
         (PYTHON.format(more=", modus=1"), 4, "there is no attribute 'modus'", "known attributes"),
+        (
+            PYTHON.format(more=", modee='append'"),
+            4,
+            "'modee' · did you mean 'mode'? · known",
+            "group_name, owners, tags",
+        ),
+        (PYTHON.format(more=", poool='a'"), 4, "'poool' · did you mean 'pool'? · known", "pool, freshness"),
         (PYTHON.format(more="").replace("def p(records)", "def p(rows)"), 4, "takes (rows)", "declare it as (records)"),
         ("from .missing import x\n", 1, "No module named", "install it"),
         ("raise SystemExit('enough')\n", 1, "SystemExit: enough", "correct the file"),

@@ -208,7 +208,7 @@ def test_no_depth_ends_the_reading(opened: bytes) -> None:
     found = _read(JsonValues(declared(RECORD_SCHEMA, "json")), values)
     assert found.rows.column("id").to_pylist() == [7] * 100 + [8] * 4 + [7] * 90
     assert set(found.bad) == {104, *range(150, 155)}
-    assert found.bad[153].words.endswith(" does not fit STRING exactly")
+    assert " does not fit STRING: it is an" in found.bad[153].words
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_no_depth_ends_the_reading(opened: bytes) -> None:
 )
 def test_a_reason_shows_the_value_as_its_record_has_it(kind: str, given: str, said: str) -> None:
     [found] = _exact(f"v {kind}", [f'{{"v":{given}}}'.encode()])
-    assert found == f"v: {said} does not fit {kind} exactly"
+    assert found.startswith(f"v: {said} does not fit {kind}")
 
 
 def test_one_bad_record_costs_only_its_neighbours_a_second_look() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark import cloudpickle
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StringType
 from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from kafka_assets import load_assets
 from kafka_assets.assets.folder import broken_in
@@ -256,3 +258,18 @@ def test_a_udf_at_the_top_of_a_file_needs_no_session(
     assert isinstance(made_there._unwrapped, UserDefinedFunction) != connect
     assert made_there.func("x") == "x"
     assert made_there.returnType in ("string", StringType())  # another test's session may read it
+
+
+def test_an_ordinary_udf_with_annotations_is_made_without_a_word(project: Callable[..., Any]) -> None:
+    top = """
+from decimal import Decimal
+
+@F.udf("bigint")
+def cents(amount: Decimal) -> int:
+    return int(amount * 100)
+"""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        orders = project({"defs/orders.py": STREAM.format(name="orders", top=top)})
+    assert [str(one.message) for one in said if "eval type" in str(one.message)] == []
+    assert orders.cents.evalType == PythonEvalType.SQL_BATCHED_UDF

@@ -68,10 +68,9 @@ def test_rows_bad_records_and_counts_come_out_of_one_pass() -> None:
         "id": [0, 1, 3], "note": ["x"] * 3, "kafka_partition": [0] * 3, "kafka_offset": [0, 1, 3],
     }  # fmt: skip
     headers = (("h", b"\xff"),)
+    said = 'id: "x" does not fit BIGINT: it is a text in quotes, not a number'
     assert chunk.bad == (
-        BadRecord(
-            0, 2, 'id: "x" does not fit BIGINT exactly', b"k", b'{"id":"x"}', headers, 1002, "does_not_fit", "id"
-        ),
+        BadRecord(0, 2, said, b"k", b'{"id":"x"}', headers, 1002, "does_not_fit", "id"),
         BadRecord(0, 4, "the value is null (a tombstone)", None, None, headers, 1004, "tombstone"),
     )
     sizes = [len(key or b"") + len(value or b"") for key, value in given]

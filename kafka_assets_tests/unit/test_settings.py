@@ -17,7 +17,7 @@ from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.resources import KafkaResource, SparkResource
 from kafka_assets.cli import app
 from kafka_assets.devstack.state import Record, State
-from kafka_assets.errors import SettingsError, SettingUnknown, StreamError
+from kafka_assets.errors import SettingsError, SettingWrong, StreamError
 from kafka_assets.settings import load_settings, project_root
 
 
@@ -112,7 +112,7 @@ def test_a_wrong_file_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
 def test_a_variable_that_is_no_setting_is_refused_with_the_one_that_was_meant(
     tmp_path: Path, name: str, meant: str
 ) -> None:
-    with pytest.raises(SettingUnknown, match=rf"{name}, which is no setting.*{meant}") as refused:
+    with pytest.raises(SettingWrong, match=rf"{name}, which is no setting.*{meant}") as refused:
         load_settings(tmp_path, {name: "CANARY"})
     assert "CANARY" not in str(refused.value)
 
@@ -129,7 +129,7 @@ def test_a_key_of_the_file_that_is_no_setting_is_refused_with_the_one_that_was_m
     tmp_path: Path, name: str, meant: str
 ) -> None:
     (tmp_path / "kafka_assets.toml").write_text(f'{name} = "sqlite:///x.db"\n')
-    with pytest.raises(SettingUnknown, match=rf"kafka_assets\.toml sets '{name}', which is no setting.*{meant}"):
+    with pytest.raises(SettingWrong, match=rf"kafka_assets\.toml sets '{name}', which is no setting.*{meant}"):
         load_settings(tmp_path, {})
 
 

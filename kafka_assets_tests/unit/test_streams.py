@@ -55,6 +55,8 @@ def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
         ({"keep_keys": "59m"}, "an hour or more"),
         ({"slices": {"runs": 0}}, "slices.runs"),
         ({"partitions": 3}, "there is no attribute 'partitions'"),
+        ({"modee": "append"}, r"there is no attribute 'modee' · did you mean 'mode'\? · known attributes: name, topic"),
+        ({"slices": {"max_recs": 5}}, r"attribute 'slices\.max_recs' · did you mean 'max_records'\? · known"),
         ({"slices": {"max_delay": "soon"}}, "write for example 10s"),
         ({"slices": {"max_records": 0}}, "slices.max_records"),
         ({"max_bad_ratio": 2}, "max_bad_ratio"),
