@@ -12,11 +12,11 @@ from kafka_assets.broker.admin import admin
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.consumer import Consumer
 from kafka_assets.broker.groups import describe_group
-from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.read import StoredRecord, read_range
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.errors import GroupMissing
+from kafka_assets_tests.integration.settling import settled
 
 QUICK = {"heartbeat.interval.ms": "300", "session.timeout.ms": "6000"}
 """Rebalances are heard of with a heartbeat: the default's three seconds would be most of a test's time."""
@@ -75,9 +75,7 @@ def committed(connection: Connection, group: str, topic: str) -> dict[int, int]:
 
 def stored(connection: Connection, topic: str) -> Iterator[StoredRecord]:
     """What a committed reader sees of it, by an independent read."""
-    found = observe(connection, [topic])[topic]
-    assert isinstance(found, TopicOffsets)
-    for partition, ends in sorted(found.partitions.items()):
+    for partition, ends in sorted(settled(connection, topic, patience=5).items()):
         yield from read_range(connection, topic, partition, ends.log_start, ends.last_stable)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +16,10 @@ from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.resources import KafkaResource, SparkResource
 from kafka_assets.assets.tick import Tick, tick
 from kafka_assets.broker.connection import Connection
-from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.ledger.engine import read
+from kafka_assets_tests.integration.settling import settled
 
 
 @dataclass
@@ -71,12 +70,7 @@ class Landing:
 
     def settle(self) -> None:
         """Wait until the markers of transactions that ended are written: `commit` returns a moment before."""
-        while True:
-            found = observe(self.connection, [self.name])[self.name]
-            assert isinstance(found, TopicOffsets)
-            if all(part.last_stable == part.high_watermark for part in found.partitions.values()):
-                return
-            time.sleep(0.1)
+        settled(self.connection, self.name)
 
     def tick(self) -> Tick:
         assert self.stream is not None

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets, observe,
 from kafka_assets.broker.produce import Record, produce, transaction
 from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.errors import BrokerUnavailable, TopicChanged, TopicMissing
+from kafka_assets_tests.integration.settling import seen, settled
 
 _numbers = itertools.count(1)
 NOWHERE = Connection("127.0.0.1:1")
@@ -31,22 +31,6 @@ def topic(connection: Connection) -> str:
     name = f"offsets-{os.getpid()}-{next(_numbers)}"
     create_topic(connection, name, partitions=2)
     return name
-
-
-def seen(connection: Connection, topic: str) -> Mapping[int, PartitionOffsets]:
-    found = observe(connection, [topic])[topic]
-    assert isinstance(found, TopicOffsets)
-    return found.partitions
-
-
-def settled(connection: Connection, topic: str) -> Mapping[int, PartitionOffsets]:
-    """A transaction's end is promised first; its markers are written a moment later."""
-    deadline = time.monotonic() + 120
-    while True:
-        found = seen(connection, topic)
-        done = all(part.last_stable == part.high_watermark for part in found.values())
-        if done or time.monotonic() > deadline:
-            return found
 
 
 def records(count: int, *, partition: int = 0) -> list[Record]:

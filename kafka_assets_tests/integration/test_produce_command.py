@@ -21,6 +21,7 @@ from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.partitioners import partition_of_key
 from kafka_assets.broker.read import StoredRecord, read_range
 from kafka_assets.broker.topics import create_topic
+from kafka_assets_tests.integration.settling import settled
 
 _numbers = count(1)
 
@@ -63,11 +64,9 @@ def produce(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def stored(broker: str, topic: str) -> list[StoredRecord]:
     connection = Connection(broker)
-    found = observe(connection, [topic])[topic]
-    assert isinstance(found, TopicOffsets)
     return [
         record
-        for partition, ends in found.partitions.items()
+        for partition, ends in settled(connection, topic, patience=5).items()
         for record in read_range(connection, topic, partition, ends.log_start, ends.last_stable)
     ]
 

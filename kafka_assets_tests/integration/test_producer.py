@@ -20,7 +20,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafka_assets import devstack
 from kafka_assets.broker import Connection, Delivery, Failure, Interceptor, Outgoing, Producer
-from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.read import StoredRecord, read_range
 from kafka_assets.broker.topics import create_topic
 from kafka_assets.errors import (
@@ -35,6 +34,7 @@ from kafka_assets.errors import (
     UsageError,
 )
 from kafka_assets_tests import freezing
+from kafka_assets_tests.integration.settling import settled
 
 TOO_LARGE = b"x" * 2_000_000
 LARGE = {"message.max.bytes": "4000000"}
@@ -86,9 +86,8 @@ def frozen(breakable: Path, broker: str) -> Frozen:
 
 
 def stored(connection: Connection, topic: str, partition: int = 0) -> list[StoredRecord]:
-    found = observe(connection, [topic])[topic]
-    assert isinstance(found, TopicOffsets)
-    ends = found.partitions[partition]
+    """What a committed reader sees; a transaction that is left open is waited for in vain for five seconds."""
+    ends = settled(connection, topic, patience=5)[partition]
     return list(read_range(connection, topic, partition, ends.log_start, ends.last_stable))
 
 
