@@ -6,15 +6,12 @@ ends the interpreter. So headers are asked for here alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from operator import methodcaller
-from typing import Any, NoReturn, SupportsIndex
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol, SupportsIndex
 
 from kafka_assets.errors import HeadersUnreadable
 
 Headers = tuple[tuple[str, bytes | None], ...]
-
-_ask = methodcaller("headers")  # through this the interpreter sees what was raised; called as a method it may not
 
 
 class Unreadable(Headers):
@@ -42,10 +39,20 @@ UNREADABLE = Unreadable()
 LEFT_OUT = "its headers are left out: the name of one is not valid UTF-8"
 
 
-def headers_of(messages: Iterable[Any]) -> list[Any]:
-    """What each message gives: a list of pairs, or None; UNREADABLE where it gives nothing."""
+class _Asked(Protocol):
+    """A message, as far as it is asked here."""
+
+    def headers(self) -> Any: ...
+
+
+def headers_of(messages: Sequence[_Asked]) -> list[Any]:
+    """What each message gives, all of one class: a list of pairs, or None; UNREADABLE where it gives nothing."""
     found: list[Any] = []
-    asking = map(_ask, messages)
+    if not messages:
+        return found
+    ask = type(messages[0]).headers
+    # Through `map` the interpreter sees what was raised; where a method is called by its name it may not.
+    asking = map(ask, messages)
     while True:
         try:
             found.extend(asking)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from kafka_assets.decode.clocks import are_alike
 from kafka_assets.decode.contract import fields_of, landed_type
 from kafka_assets.decode.scalars import FIRST, LAST, Misfit, Reader, reader
 
@@ -157,6 +158,11 @@ class Column:
         return _kept(found, same, doubt)
 
     def _timestamp(self, witness: Any, doubt: Marks) -> Any:
+        if are_alike(witness, zoned=self.kind.tz is not None):
+            try:
+                return self._in_range(witness.cast(self.kind), doubt)
+            except pa.ArrowInvalid:
+                pass  # one of them is no day or no time, and the others are not to suffer from it
         pattern = _CLOCK + (rf"{_ZONE}?\z" if self.kind.tz else r"\z")
         good = pc.match_substring_regex(witness, pattern)
         if not _all(good):
@@ -168,8 +174,9 @@ class Column:
             has_zone = pc.match_substring_regex(witness, rf"{_ZONE}\z")
             witness = pc.if_else(has_zone, witness, pc.binary_join_element_wise(witness, "Z", ""))
         found = self._cast(witness, doubt)
-        if not pa.types.is_timestamp(found.type):
-            return found
+        return self._in_range(found, doubt) if pa.types.is_timestamp(found.type) else found
+
+    def _in_range(self, found: Any, doubt: Marks) -> Any:
         low, high = (_scalar(at, pa.int64()).cast(self.kind) for at in (FIRST, LAST))
         return _between(found, low, high, doubt)
 

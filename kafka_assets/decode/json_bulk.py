@@ -30,8 +30,8 @@ from kafka_assets.decode.columns import (
     simple_decimals,
     witness_type,
 )
-from kafka_assets.decode.contract import DEEPEST, LONGEST_NUMBER, fields_of, landed_schema
-from kafka_assets.decode.text import is_text
+from kafka_assets.decode.contract import fields_of, landed_schema
+from kafka_assets.decode.doubts import Doubts
 
 pc: Any = pyarrow.compute
 
@@ -50,9 +50,6 @@ PAUSE = 20
 _ROW = re.compile(r" in row (\d+)\Z")
 _FIRST, _LAST = pa.scalar(b'{"v":', pa.binary()), pa.scalar(b"}\n", pa.binary())
 _NONE = pa.scalar(b"", pa.binary())
-_LONG_NUMBER = re.compile(rb"[0-9][0-9.eE+-]{%d}" % (LONGEST_NUMBER - 1))
-_NO_JSON = "NaN|Inf"
-"""Words that Arrow takes for numbers."""
 
 
 @dataclass
@@ -74,7 +71,7 @@ class BulkJson:
         self._columns = [Column(one) for one in fields]
         self._witness = {wide: _wrapped(fields, wide=wide) for wide in (False, True)} if self.possible else {}
         names = _named_decimals(fields)
-        self._doubtful = _doubtful(names or set())
+        self._doubts = Doubts(names or set())
         self._kinds = {
             False: None if names is not None else _kinds(fields, wide=False),
             True: _kinds(fields, wide=True),
@@ -97,7 +94,7 @@ class BulkJson:
         return found
 
     def _block(self, values: Any, first: int, found: Found) -> None:
-        doubt = self._doubts(values)
+        doubt = self._doubts.of(values)
         places = np.arange(first, first + len(values))
         if doubt.any():
             found.exact += places[doubt].tolist()
@@ -160,22 +157,6 @@ class BulkJson:
         columns = [column.read(whole.field(at), doubt) for at, column in enumerate(self._columns)]
         return pa.Table.from_arrays(columns, schema=self._landed), doubt
 
-    def _doubts(self, values: Any) -> Marks:
-        """Records that Arrow would take too kindly, or not at all: told before they are read."""
-        doubt = np.asarray(pc.match_substring_regex(values, self._doubtful).fill_null(True)).astype(np.bool_)
-        try:
-            values.cast(pa.string())
-        except pa.ArrowInvalid:
-            doubt |= np.fromiter((not is_text(value) for value in values.to_pylist()), np.bool_, len(values))
-        lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
-        # A short one holds nothing that is nested too deep, and no number that is too long.
-        for at in np.flatnonzero(lengths > min(DEEPEST, LONGEST_NUMBER)).tolist():
-            line = values[at].as_py()
-            deep = line.count(b"[") + line.count(b"{") >= DEEPEST
-            if deep or _LONG_NUMBER.search(line) is not None:
-                doubt[at] = True
-        return doubt
-
 
 def _read(block: Any, schema: pa.Schema, count: int) -> Any:
     source: Any = pa.BufferReader(block)
@@ -211,15 +192,6 @@ def _named_decimals(fields: list[Any]) -> set[str] | None:
             return None
         names |= inner
     return names
-
-
-def _doubtful(names: set[str]) -> str:
-    """What Arrow takes for a number, though it is none: words, and behind these names a text."""
-    if not names:
-        return _NO_JSON
-    # A name may be written with escapes, too.
-    spelt = rf'"(?:{"|".join(map(re.escape, sorted(names)))}|[^"]*\\u00[2-7][^"]*)"\s*:\s*"'
-    return f"{_NO_JSON}|{spelt}"
 
 
 def _blocks(values: Any) -> Iterator[tuple[int, int]]:

@@ -8,63 +8,54 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from kafka_assets.decode.contract import Decoded
-from kafka_assets.live.batch import Batch
+from kafka_assets.decode.contract import Decoded, Reason
+from kafka_assets.live.batch import Batch, Columns
 
 PIECE = 5_000
 """Values that are worth a turn of that thread."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Values of one batch, from the piece before it up to `end`, that are decoded or about to be."""
-
-    end: int
-    columns: Future[Decoded]
-
-
 class ReadAhead:
     """One stream's values. `begin` of one thread, `columns` of any."""
 
-    def __init__(self, read: Callable[[Sequence[bytes | None]], Decoded]) -> None:
+    def __init__(self, read: Callable[[Sequence[Columns]], Decoded]) -> None:
         self._read = read
         self._one = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     def begin(self, batch: Batch) -> None:
         """Decode what the batch has beyond its last piece, where that is enough for one."""
-        start = batch.pieces[-1].end if batch.pieces else 0
-        if (end := len(batch)) - start >= PIECE:
-            batch.pieces.append(Piece(end, self._thread.submit(self.read, batch.values[start:end])))
+        waiting = batch.parts[batch.begun :]
+        if sum(map(len, waiting)) >= PIECE:
+            batch.begun = len(batch.parts)
+            batch.pieces.append(self._thread.submit(self.read, waiting))
 
     def columns(self, batches: Iterable[Batch]) -> Decoded:
         """The values of the batches, one after the other; what was not begun with is decoded now."""
-        parts = list(self._parts(batches)) or [(0, self.read([]))]
-        bad = {first + at: reason for first, found in parts for at, reason in found.bad.items()}
-        return Decoded(pa.concat_tables([found.rows for _, found in parts]), bad)
+        tables: list[pa.Table] = []
+        bad, first = dict[int, Reason](), 0
+        for found in self._found(batches):
+            tables.append(found.rows)
+            bad.update((first + at, reason) for at, reason in found.bad.items())
+            first += found.rows.num_rows + len(found.bad)
+        return Decoded(pa.concat_tables(tables or [self.read([]).rows]), bad)
 
-    def _parts(self, batches: Iterable[Batch]) -> Iterator[tuple[int, Decoded]]:
-        """The place of each part's first value among all, and what became of the part."""
-        first = 0
+    def _found(self, batches: Iterable[Batch]) -> Iterator[Decoded]:
         for batch in batches:
-            done = 0
             for piece in batch.pieces:
-                yield first + done, piece.columns.result()
-                done = piece.end
-            if done < len(batch):
-                yield first + done, self.read(batch.values[done:] if done else batch.values)
-            first += len(batch)
+                yield piece.result()
+            if batch.begun < len(batch.parts):
+                yield self.read(batch.parts[batch.begun :])
 
-    def read(self, values: Sequence[bytes | None]) -> Decoded:
+    def read(self, parts: Sequence[Columns]) -> Decoded:
         """These values, now."""
         # A format's reader learns from what it meets: one thread at a time.
         with self._one:
-            return self._read(values)
+            return self._read(parts)
 
     def close(self) -> None:
         """What nobody waits for any more is not decoded."""

@@ -1,14 +1,10 @@
-"""Records from Kafka become a chunk for the publisher, without Spark: by the one decoder, which is in `decode/`.
-
-NOT the same as by Spark
-- No fingerprint is taken: a replay by Spark of what was landed here has nothing to compare itself with.
-"""
+"""Records from Kafka become a chunk for the publisher, without Spark: by the one decoder, which is in `decode/`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, reduce
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -23,7 +19,7 @@ from kafka_assets.decode.passage import CARRIED, HEADER_TYPE, rows_schema
 from kafka_assets.decode.upserts import STAMP, Deletes, keyless
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
-from kafka_assets.live.batch import Batch, size
+from kafka_assets.live.batch import Batch, Columns, Numbers
 from kafka_assets.records import KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.nested import leaves_of
@@ -66,8 +62,13 @@ class Decoder:
                     cure="give the type where the column is made: pa.array(values, pa.float64())",
                 )
 
-    def _read(self, values: Sequence[bytes | None]) -> Decoded:
-        return self._values.read(pa.array(values, pa.binary()))
+    def _read(self, parts: Sequence[Columns]) -> Decoded:
+        for part in parts:
+            # Now, and not when they are counted: here their bytes are in the cache, and nobody waits.
+            _ = part.fingerprint
+        values = _joined([part.values for part in parts], pa.binary())
+        # Of an upsert stream, records without a value delete.
+        return self._values.read(values.drop_null() if self._deletes is not None and values.null_count else values)
 
     def begin(self, batch: Batch) -> None:
         """Decode ahead what the batch has by now. Of one thread, another one than `chunk`'s or the same."""
@@ -81,28 +82,21 @@ class Decoder:
         """The records of slices of one topic; each slice holds all offsets of its batch, and counts what is there."""
         records = _Records(parts)
         if self._deletes is None:
-            rows, bad, _ = self._rows(records, None)
-            return Chunk(rows=rows, seen=records.seen(bad), bad=tuple(bad))
-        gone = [at for at, value in enumerate(records.values) if value is None]
-        there = [at for at, value in enumerate(records.values) if value is not None] if gone else None
-        rows, bad, rest = self._rows(records, there)
+            rows, bad, _ = self._rows(records, _NOWHERE)
+            return Chunk(rows=rows, seen=records.seen(bad, _NOWHERE), bad=tuple(bad))
+        gone = records.gone
+        rows, bad, rest = self._rows(records, gone)
         rows, keyless = self._keyed(rows, records, rest)
         bad += keyless
         deletes, refused = self._deleted(records, gone)
-        deleted = set(gone) - {at for at, _ in refused}
-        bad += [records.bad(at, why) for at, why in refused]
-        return Chunk(rows=rows, seen=records.seen(bad, deleted), bad=tuple(bad), deletes=deletes)
+        bad += [records.bad(int(gone[at]), why) for at, why in refused.items()]
+        return Chunk(rows=rows, seen=records.seen(bad, np.delete(gone, list(refused))), bad=tuple(bad), deletes=deletes)
 
-    def _rows(
-        self, records: _Records, there: list[int] | None
-    ) -> tuple[pa.Table, list[BadRecord], np.ndarray[Any, Any] | None]:
+    def _rows(self, records: _Records, gone: Numbers) -> tuple[pa.Table, list[BadRecord], Numbers | None]:
         """The rows that land, the bad records, and the places of the records that are neither bad nor gone."""
-        if there is None:
-            count, found = len(records), self._ahead.columns(records.batches)
-        else:
-            count, found = len(there), self._ahead.read([records.values[at] for at in there])
-        places = None if there is None else np.array(there, dtype=np.int64)
-        bad = [records.bad(at if there is None else there[at], why) for at, why in found.bad.items()]
+        found, count = self._ahead.columns(records.batches), len(records) - len(gone)
+        places = np.delete(np.arange(len(records)), gone) if len(gone) else None
+        bad = [records.bad(at if places is None else int(places[at]), why) for at, why in found.bad.items()]
         decoded = found.rows
         if (good := found.good(count)) is not None:
             places = good if places is None else places[good]
@@ -126,9 +120,7 @@ class Decoder:
             )
         return rows.drop_columns([name for name in rows.column_names if name in CARRIED and name not in self._needed])
 
-    def _keyed(
-        self, rows: pa.Table, records: _Records, places: np.ndarray[Any, Any] | None
-    ) -> tuple[pa.Table, list[BadRecord]]:
+    def _keyed(self, rows: pa.Table, records: _Records, places: Numbers | None) -> tuple[pa.Table, list[BadRecord]]:
         """The rows that have their key and order value, and the records of those that do not."""
         assert self.stream.upsert is not None
         missing, reasons = keyless(rows, self.stream.upsert.needed)
@@ -139,14 +131,11 @@ class Decoder:
         bad = [records.bad(at, why) for at, why in zip(records.found(*marks), reasons, strict=True)]
         return rows.filter(pa.array(~missing)), bad
 
-    def _deleted(self, records: _Records, gone: list[int]) -> tuple[pa.Table | None, list[tuple[int, Reason]]]:
-        if not gone or self._deletes is None:
-            return None, []
-        places = np.array(gone, dtype=np.int64)
-        found, refused = self._deletes.read(
-            *(records.column(name, places) for name in (KEY, TIMESTAMP, PARTITION, OFFSET))
-        )
-        return found, [(gone[at], why) for at, why in refused.items()]
+    def _deleted(self, records: _Records, gone: Numbers) -> tuple[pa.Table | None, dict[int, Reason]]:
+        """What they delete, and by its place among them why one deletes nothing."""
+        if not len(gone) or self._deletes is None:
+            return None, {}
+        return self._deletes.read(*(records.column(name, gone) for name in (KEY, TIMESTAMP, PARTITION, OFFSET)))
 
 
 def deletes_of(landed: pa.Schema, upsert: Upsert) -> Deletes:
@@ -154,6 +143,8 @@ def deletes_of(landed: pa.Schema, upsert: Upsert) -> Deletes:
     return Deletes(landed, upsert.needed, whole_key=KEY if KEY in upsert.key else None)
 
 
+_array: Any = pa.array  # its stubs know no array of numpy's without its type
+_NOWHERE: Numbers = np.empty(0, dtype=np.int64)
 _NO_HEADERS = reason(ENCODING, "the function is given headers, and the name of one is not valid UTF-8")
 
 
@@ -161,93 +152,93 @@ class _Records:
     """The batches of a chunk, one after the other; a record's place is its number among them all."""
 
     def __init__(self, parts: Mapping[SliceKey, Batch]) -> None:
-        self._parts = parts
+        self._slices = parts
         self.batches = list(parts.values())
+        self._parts = [part for batch in self.batches for part in batch.parts]
 
     def __len__(self) -> int:
-        return sum(map(len, self.batches))
+        return sum(map(len, self._parts))
 
-    # Joined only for who asks: values that were decoded ahead are not looked at again.
-    @cached_property
-    def values(self) -> list[Any]:
-        return self._joined([batch.values for batch in self.batches])
-
-    @cached_property
-    def keys(self) -> list[Any]:
-        return self._joined([batch.keys for batch in self.batches])
+    @property
+    def gone(self) -> Numbers:
+        """The places of the records without a value."""
+        if not any(part.values.null_count for part in self._parts):
+            return _NOWHERE
+        return np.flatnonzero(_joined([part.values for part in self._parts], pa.binary()).is_null())
 
     @cached_property
     def untold(self) -> list[int]:
         """The places of the records whose headers cannot be told."""
-        return [
-            at for at, one in enumerate(self._joined([batch.headers for batch in self.batches])) if one is UNREADABLE
-        ]
+        return [at for at, one in enumerate(self._headers()) if one is UNREADABLE]
 
-    @staticmethod
-    def _joined(lists: Sequence[list[Any]]) -> list[Any]:
-        return lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
-
-    def column(self, name: str, places: np.ndarray[Any, Any] | None) -> Any:
+    def column(self, name: str, places: Numbers | None) -> Any:
+        """What Kafka says of the records, or of those at these places."""
         column = self._column(name)
-        return column if places is None else column.take(pa.array(places))
+        return column if places is None else column.take(_array(places))
 
     def _column(self, name: str) -> Any:
+        parts = self._parts
         if name == PARTITION:
-            lengths = [len(batch) for batch in self.batches]
-            return pa.array(np.repeat(np.array([key.partition for key in self._parts], dtype=np.int32), lengths))
+            partitions = np.array([key.partition for key in self._slices], dtype=np.int32)
+            return _array(np.repeat(partitions, [len(batch) for batch in self.batches]))
         if name == OFFSET:
-            return pa.array(np.array(self._joined([batch.offsets for batch in self.batches]), dtype=np.int64))
+            return _array(np.concatenate([_NOWHERE, *(part.offsets for part in parts)]))
         if name == KEY:
-            return pa.array(self.keys, pa.binary())
+            return _joined([part.keys for part in parts], pa.binary())
         if name == TIMESTAMP:
-            stamps = self._joined([batch.timestamps for batch in self.batches])
-            return pa.array(stamps, pa.timestamp("ms", "UTC")).cast(STAMP)
+            told = [part.times for part in parts]
+            stamps = [_array(np.where(timed, at, 0), mask=~timed) for at, timed in told]
+            return _joined(stamps, pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(STAMP)
         if name == TIMESTAMP_TYPE:
-            return pa.array(self._joined([batch.timestamp_types for batch in self.batches]), pa.int32())
-        headers = self._joined([batch.headers for batch in self.batches])
-        told = (None if one is UNREADABLE else one for one in headers)
-        return pa.array([one and [{"key": key, "value": value} for key, value in one] for one in told], HEADER_TYPE)
+            # As the Spark road has them: 0 of the producer, 1 of the broker, -1 none.
+            return _array(np.concatenate([_NOWHERE, *(part.stamps[:, 0] - 1 for part in parts)]), pa.int32())
+        told = (None if one is UNREADABLE else one for one in self._headers())
+        return _array([one and [{"key": key, "value": value} for key, value in one] for one in told], HEADER_TYPE)
+
+    def _headers(self) -> Iterator[Any]:
+        for part in self._parts:
+            yield from repeat(None, len(part)) if part.headers is None else part.headers
 
     def bad(self, place: int, why: Reason) -> BadRecord:
-        partition, batch, at = self._where(place)
-        return batch.bad(at, why, partition=partition)
-
-    def _where(self, place: int) -> tuple[int, Batch, int]:
-        for key, batch in self._parts.items():
-            if place < len(batch):
-                return key.partition, batch, place
-            place -= len(batch)
+        """The record at this place, with its bytes."""
+        for part in self._parts:
+            if place < len(part):
+                return part.bad(place, why)
+            place -= len(part)
         raise IndexError(place)
 
     def found(self, partitions: Sequence[int], offsets: Sequence[int]) -> Iterator[int]:
         """The places of records that are known by partition and offset."""
-        first, starts = 0, dict[int, list[tuple[int, Batch]]]()
-        for key, batch in self._parts.items():
-            starts.setdefault(key.partition, []).append((first, batch))
-            first += len(batch)
-        known = {
-            (partition, offset): start + at
-            for partition in set(partitions)
-            for start, batch in starts[partition]
-            for at, offset in enumerate(batch.offsets)
-        }
+        first, known, wanted = 0, dict[tuple[int, int], int](), set(partitions)
+        for part in self._parts:
+            if part.partition in wanted:
+                known.update(((part.partition, offset), first + at) for at, offset in enumerate(part.offsets.tolist()))
+            first += len(part)
         return (known[place] for place in zip(partitions, offsets, strict=True))
 
-    def seen(self, bad: Sequence[BadRecord], deleted: set[int] | None = None) -> dict[SliceKey, Seen]:
+    def seen(self, bad: Sequence[BadRecord], deleted: Numbers) -> dict[SliceKey, Seen]:
+        """What was delivered of each slice; these are bad, and at these places are those that delete."""
         wrong: dict[int, list[int]] = {}
         for one in bad:
             wrong.setdefault(one.partition, []).append(one.offset)
         seen, first = dict[SliceKey, Seen](), 0
-        for key, batch in self._parts.items():
-            places = range(first, first + len(batch))
-            stamps = [at for at in batch.timestamps if at is not None]
+        for key, batch in self._slices.items():
+            after = first + len(batch)
+            times = np.concatenate([_NOWHERE, *(at[timed] for at, timed in (part.times for part in batch.parts))])
             seen[key] = Seen(
                 read=len(batch),
                 bad=sum(key.start <= offset < key.end for offset in wrong.get(key.partition, ())),
-                deleted=sum(at in places for at in deleted or ()),
-                bytes_read=size(batch.values) + size(batch.keys),
-                first_timestamp=min(stamps, default=None),
-                last_timestamp=max(stamps, default=None),
+                deleted=int(np.count_nonzero((deleted >= first) & (deleted < after))),
+                bytes_read=sum(part.bytes for part in batch.parts),
+                first_timestamp=int(times.min()) if len(times) else None,
+                last_timestamp=int(times.max()) if len(times) else None,
+                fingerprint=reduce(int.__xor__, (part.fingerprint for part in batch.parts), 0),
             )
-            first += len(batch)
+            first = after
         return seen
+
+
+def _joined(arrays: Sequence[Any], kind: Any) -> Any:
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else _array([], kind)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_assets.ledger.leases import Lease
-from kafka_assets.live.batch import Batch, Message, Place, runs
+from kafka_assets.live.batch import Batch, Message, Place, by_place
 from kafka_assets.slices import SliceKey
 
 AT_ONCE = 10_000
@@ -32,8 +32,8 @@ class Part:
     @property
     def torn(self) -> bool:
         """Whether it holds what it cannot: then the consumer is not where it is believed to be."""
-        offsets = self.batch.offsets
-        return bool(offsets) and not self.start <= offsets[0] <= offsets[-1] < self.end
+        ends = self.batch.ends
+        return ends is not None and not self.start <= ends[0] <= ends[1] < self.end
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Gathering:
 
     def add(self, messages: Sequence[Message]) -> None:
         """Take what was consumed; of a partition that is not read any more, nothing."""
-        for place, some in runs(messages):
+        for place, some in by_place(messages).items():
             if (mine := self.held.get(place)) is not None:
                 size = mine.batch.extend(some)
                 self.begin_ahead(mine.batch)
@@ -86,7 +86,7 @@ class Gathering:
         parts: list[Part] = []
         for place, held in self.held.items():
             end = ends.get(place, held.position)
-            if end > held.position or held.batch.offsets:
+            if end > held.position or held.batch.parts:
                 parts.append(Part(held.lease, place, held.position, end, held.batch))
                 self._let_go(held)
                 held.position, held.batch, held.bytes = max(end, held.position), Batch(), 0

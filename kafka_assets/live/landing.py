@@ -82,12 +82,11 @@ def _fetch(parts: Sequence[Part], refused: Sequence[Refused]) -> Sequence[BadRec
     reasons = {(one.topic, one.partition, one.offset): one.reason for one in refused}
     found: list[BadRecord] = []
     for part in parts:
-        batch = part.batch
-        for at, offset in enumerate(batch.offsets):
-            if (reason := reasons.pop((*part.place, offset), None)) is not None:
-                kind = kind_of(reason)
-                why = Reason(kind.code, reason, kind.field or "")
-                found.append(batch.bad(at, why, partition=part.lease.partition))
+        for columns in part.batch.parts:
+            for at, offset in enumerate(columns.offsets.tolist()):
+                if (reason := reasons.pop((*part.place, offset), None)) is not None:
+                    kind = kind_of(reason)
+                    found.append(columns.bad(at, Reason(kind.code, reason, kind.field or "")))
     if reasons:
         raise CountsDisagree(
             f"{len(reasons)} rows were refused whose records are not in the batch",

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kafka_assets.live.batch import Batch
+import numpy as np
+import pyarrow as pa
+
+from kafka_assets.live.batch import Batch, Columns, Headers
 
 AT_MS = 1_704_067_200_000
 
 
-def batch(keys: Sequence[bytes | None], values: Sequence[bytes | None], *, first: int = 0) -> Batch:
-    """One record for each value, its offset the value's place."""
+def batch(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    *,
+    first: int = 0,
+    partition: int = 3,
+    stamps: Sequence[tuple[int, int]] | None = None,
+    headers: Headers | None = (("trace", b"\xff"), ("none", None)),
+) -> Batch:
+    """One record for each value, its offset the value's place; of none a batch without parts."""
     count = len(values)
-    return Batch(
-        offsets=list(range(first, first + count)),
-        values=list(values),
-        keys=list(keys),
-        stamps=[(1, AT_MS)] * count,
-        headers=[[("trace", b"\xff"), ("none", None)]] * count,
+    if not count:
+        return Batch()
+    columns = Columns(
+        partition=partition,
+        offsets=np.arange(first, first + count),
+        values=pa.array(values, pa.binary()),
+        keys=pa.array(keys[:count], pa.binary()),
+        stamps=np.array(stamps or [(1, AT_MS)] * count, dtype=np.int64),
+        headers=None if headers is None else [list(headers)] * count,
     )
+    return Batch([columns])
 
 
 def records_of(

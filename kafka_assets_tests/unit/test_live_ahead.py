@@ -13,7 +13,7 @@ import pytest
 from kafka_assets.decode.contract import Decoded
 from kafka_assets.live import ahead
 from kafka_assets.live.ahead import ReadAhead
-from kafka_assets.live.batch import Batch
+from kafka_assets.live.batch import Batch, Columns
 from kafka_assets.live.decode import Decoder
 from kafka_assets.records import Chunk
 from kafka_assets.slices import SliceKey
@@ -37,23 +37,14 @@ def stream(mode: str) -> Stream:
     return declare(name="orders", topic="orders", target="orders", schema=SCHEMA, **more)
 
 
-def taken(one: Batch, start: int, end: int) -> Batch:
-    return Batch(
-        *(part[start:end] for part in (one.offsets, one.values, one.keys, one.stamps, one.headers))  # type: ignore[arg-type]
-    )
-
-
-def grown(decoder: Decoder, whole: Batch, *, steps: Sequence[int]) -> Batch:
-    """The batch as it is gathered: in steps, after each of which the decoder hears of it."""
-    made = Batch()
-    at = 0
+def grown(decoder: Decoder, whole: Batch, keys: Sequence[bytes | None], *, steps: Sequence[int]) -> Batch:
+    """The records as they are gathered: in steps, after each of which the decoder hears of it."""
+    made, at = Batch(), 0
     for step in [*steps, len(whole)]:
-        some = taken(whole, at, at + step)
-        for mine, more in (
-            (made.offsets, some.offsets), (made.values, some.values), (made.keys, some.keys),
-            (made.stamps, some.stamps), (made.headers, some.headers),
-        ):  # fmt: skip
-            mine.extend(more)  # type: ignore[arg-type]
+        for part in whole.parts:
+            some = part.values[at : at + step].to_pylist()
+            for more in batch(keys[at : at + step], some, first=at, partition=part.partition).parts:
+                made.add(more)
         decoder.begin(made)
         at += step
     return made
@@ -70,24 +61,25 @@ def said(chunk: Chunk) -> tuple[object, ...]:
 def test_in_pieces_or_at_once_is_the_same(seed: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "PIECE", 70)
     draw = random.Random(seed)
-    whole: dict[SliceKey, Batch] = {}
+    at_once, in_pieces = Decoder(stream(mode)), Decoder(stream(mode))
+    whole, gathered = dict[SliceKey, Batch](), dict[SliceKey, Batch]()
+    steps = [draw.randrange(1, 150) for _ in range(6)]
     for partition in range(3):
         count = draw.choice([0, 5, 69, 70, 400])
         some = values(seed + partition, count)
         if mode == "upsert" and partition == 1:
             some = [None if draw.random() < 0.1 else one for one in some]
         keys = [b'{"id":%d}' % number for number in range(count)]
-        whole[SliceKey("orders", 1, partition, 0, 1_000)] = batch(keys, some)
-    at_once, in_pieces = Decoder(stream(mode)), Decoder(stream(mode))
-    steps = [draw.randrange(1, 150) for _ in range(6)]
-    gathered = {key: grown(in_pieces, one, steps=steps) for key, one in whole.items()}
+        key = SliceKey("orders", 1, partition, 0, 1_000)
+        whole[key] = batch(keys, some, partition=partition)
+        gathered[key] = grown(in_pieces, whole[key], keys, steps=steps)
     assert any(len(one.pieces) > 1 for one in gathered.values()) or max(map(len, whole.values())) < 400
     assert said(in_pieces.chunk(gathered)) == said(at_once.chunk(whole))
     in_pieces.close()
 
 
 def test_what_the_thread_raises_comes_out_where_the_batch_is_landed() -> None:
-    def fails(values: Sequence[bytes | None]) -> Decoded:
+    def fails(parts: Sequence[Columns]) -> Decoded:
         raise MemoryError("no room")
 
     read = ReadAhead(fails)
@@ -101,19 +93,19 @@ def test_what_the_thread_raises_comes_out_where_the_batch_is_landed() -> None:
 def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_the_end() -> None:
     inside, most, gate = 0, 0, threading.Event()
 
-    def slow(values: Sequence[bytes | None]) -> Decoded:
+    def slow(parts: Sequence[Columns]) -> Decoded:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
         assert gate.wait(60)
         inside -= 1
-        return Decoded(pa.table({"n": [len(values)]}))
+        return Decoded(pa.table({"n": [sum(map(len, parts))]}))
 
     read = ReadAhead(slow)
     batches = [batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE) for _ in range(3)]
     for one in batches:
         read.begin(one)
-    beside = threading.Thread(target=read.read, args=([b"{}"],))
+    beside = threading.Thread(target=read.read, args=(batch([None], [b"{}"]).parts,))
     beside.start()
     gate.set()
     assert read.columns(batches).rows.column("n").to_pylist() == [ahead.PIECE] * 3
@@ -125,4 +117,4 @@ def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_t
         read.begin(one)
     threading.Timer(0.2, gate.set).start()
     read.close()
-    assert unwanted[1].pieces[0].columns.cancelled()
+    assert unwanted[1].pieces[0].cancelled()

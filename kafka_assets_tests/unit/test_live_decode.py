@@ -14,7 +14,7 @@ from kafka_assets.decode.contract import Decoded, Reason
 from kafka_assets.decode.decoder import JsonValues
 from kafka_assets.decode.json_exact import ExactJson
 from kafka_assets.errors import StreamError
-from kafka_assets.live.batch import Batch, batches
+from kafka_assets.live.batch import Batch
 from kafka_assets.live.decode import Decoder
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import SliceKey
@@ -267,6 +267,18 @@ def test_records_written_over_several_lines_are_read_in_bulk() -> None:
     assert _read(reader, values).rows.to_pylist() == [{"id": 7, "note": "a"}] * 100
 
 
+@pytest.mark.parametrize("text", [b"Info", b"Infinity War", b"NaN", b"a Name", b"In, Na", b"n,NaNo"])
+def test_a_text_that_looks_like_a_number_that_json_has_not_costs_its_neighbours_nothing(text: bytes) -> None:
+    reader = JsonValues(declared(RECORD_SCHEMA, "json"))
+    values: list[bytes | None] = [b'{"id":7,"note":"%s"}' % text] * 100
+    assert len(_left(reader, values)) == (100 if text == b"n,NaNo" else 0)
+    assert _read(reader, values).rows.to_pylist() == [{"id": 7, "note": text.decode()}] * 100
+    for spoiled in (b'{"id":7,"z":NaN}', b'{"id":7,"z":[1,\tInfinity]}', b'{"id":7,"z":-Inf}', b"NaN"):
+        for at in (0, 50, 99):
+            found = _read(reader, [*values[:at], spoiled, *values[at + 1 :]])
+            assert list(found.bad) == [at]
+
+
 def test_streams_of_what_arrow_cannot_read_are_not_tried_for_ever() -> None:
     reader = JsonValues(declared(RECORD_SCHEMA, "json"))
     broken: list[bytes | None] = [b"{"] * 200
@@ -279,13 +291,13 @@ KEY = SliceKey("orders", 1, 3, 10, 20)
 
 
 def test_a_chunk_counts_what_is_there_and_carries_the_bytes_of_what_is_bad() -> None:
-    records = Batch(
-        offsets=[11, 13, 14],
-        values=[GOOD, b"hello", b'{"id":8}'],
-        keys=[None, b"k", b"k2"],
-        stamps=[(1, 5), (2, 3), (1, 9)],
-        headers=[None, [("h", None)], None],
-    )
+    records = Batch()
+    for part in (
+        batch([None], [GOOD], first=11, stamps=[(1, 5)], headers=None),
+        batch([b"k"], [b"hello"], first=13, stamps=[(2, 3)], headers=[("h", None)]),
+        batch([b"k2"], [b'{"id":8}'], first=14, stamps=[(1, 9)], headers=None),
+    ):
+        records.add(*part.parts)
     chunk = Decoder(_stream(RECORD_SCHEMA)).chunk({KEY: records})
     assert chunk.rows.to_pylist() == [
         {"id": 7, "note": "a", "kafka_partition": 3, "kafka_offset": 11},
@@ -303,7 +315,7 @@ def test_a_chunk_counts_what_is_there_and_carries_the_bytes_of_what_is_bad() -> 
 def test_partitions_are_decoded_together_and_counted_apart() -> None:
     other = SliceKey("orders", 1, 4, 0, 9)
     chunk = Decoder(_stream(RECORD_SCHEMA)).chunk(
-        {KEY: batch([None] * 2, [GOOD, b"x"], first=10), other: batch([b"k"], [b"y"], first=7)}
+        {KEY: batch([None] * 2, [GOOD, b"x"], first=10), other: batch([b"k"], [b"y"], first=7, partition=4)}
     )
     assert [(row["kafka_partition"], row["kafka_offset"]) for row in chunk.rows.to_pylist()] == [(3, 10)]
     assert [(one.partition, one.offset, one.value) for one in chunk.bad] == [(3, 11, b"x"), (4, 7, b"y")]
@@ -378,39 +390,6 @@ def test_text_and_bytes_land_whole() -> None:
     assert chunk.bad[0].reason == "body: the value is null (a tombstone), and declared NOT NULL"
 
 
-class _Message:
-    def __init__(self, partition: int, offset: int) -> None:
-        self._place = (partition, offset)
-
-    def topic(self) -> str:
-        return "orders"
-
-    def partition(self) -> int:
-        return self._place[0]
-
-    def offset(self) -> int:
-        return self._place[1]
-
-    def key(self) -> bytes | None:
-        return None
-
-    def value(self) -> bytes:
-        return GOOD
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return [("h", b"v")]
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 42
-
-
-def test_messages_are_taken_apart_by_partition() -> None:
-    found = batches([_Message(0, 5), _Message(1, 9), _Message(0, 6)])
-    assert list(found) == [("orders", 0), ("orders", 1)]
-    assert found["orders", 0].offsets == [5, 6]
-    assert (found["orders", 1].timestamps, found["orders", 1].timestamp_types) == ([42], [0])
-
-
 @pytest.mark.parametrize("untyped", [[], [[]], [{"x": []}]], ids=["null", "list", "nested"])
 def test_an_arrow_function_whose_column_has_no_type_on_an_empty_table_is_refused(untyped: list[Any]) -> None:
     def priced(records: pa.Table) -> pa.Table:
@@ -434,9 +413,7 @@ def test_a_timestamp_that_is_none_is_null_and_deletes_nothing_that_is_ordered_by
     stamps = [(1, 5), (0, 0), (1, -1), (1, -(2**63)), (1, 2**63 - 1), (1, 253_402_300_800_000)]
 
     def taken(value: bytes | None) -> Batch:
-        made = batch([b'{"id":1}'] * 6, [value] * 6, first=10)
-        made.stamps = list(stamps)
-        return made
+        return batch([b'{"id":1}'] * 6, [value] * 6, first=10, stamps=stamps)
 
     stream = _stream(RECORD_SCHEMA, mode="upsert", key=["id"], order_by="kafka_timestamp")
     for value in (b'{"id":1}', b'{"note":"no key"}', None):
