@@ -30,7 +30,7 @@ from kafka_assets.assets.nursery import IDLE, MOST_GROWTH, MOST_RUNS, NOBODY, OR
 from kafka_assets.assets.nursery_door import NoNurseryError, NurseryDoor
 from kafka_assets.assets.run_process import RunProcess
 from kafka_assets.devstack.dagster import write_instance
-from kafka_assets_tests.soak.runs import is_run
+from kafka_assets.lab.bench.run_cost import is_run
 
 pytestmark = pytest.mark.slow
 
