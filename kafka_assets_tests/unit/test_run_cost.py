@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.lab.bench.run_cost import RunWatch, is_run
 
@@ -33,6 +35,7 @@ def test_processes_are_told_apart_by_their_command_line() -> None:
     assert not is_run(["python", "-m", "dagster", "dev"]) and not is_run([])
 
 
+@pytest.mark.slow
 def test_a_runs_seconds_and_memory_are_its_own_and_those_of_all_that_it_started() -> None:
     before = _run(BURNS)
     with RunWatch(os.getpid()) as watch:
