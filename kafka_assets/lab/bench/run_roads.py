@@ -117,7 +117,7 @@ def bench_run(
                 landing, usage = meter.measured(lambda road=road: road.land(here), child=child)
                 here.finish(landing, road=road.name)
                 if number > 0:
-                    laps[road.name].add(landing.seconds, usage)
+                    laps[road.name].add(landing.seconds, usage, landing.fixed)
         load = Load(before, machine_load())
     rival = _rival(roads)
     return figures_of(list(laps.values()), records=asked.records, against=_against(roads), rival=rival, load=load)
