@@ -25,8 +25,10 @@ WARM = (
     "pandas",
     "pyarrow.compute",
     "confluent_kafka.admin",
+    "grpc._auth",
     "grpc._channel",
     "grpc._interceptor",
+    "grpc._plugin_wrapping",
     "grpc_status.rpc_status",
     "pyspark.sql.connect.session",
     "pyspark.sql.connect.dataframe",
@@ -78,13 +80,10 @@ def load_database() -> None:
 
 
 def open_once(instance: InstanceRef) -> None:
-    """Open the instance, as each run does when it begins, and close it: what that imports, the children have then.
+    """Open the instance, as each run does when it begins, and close it: what that imports and reads, the children have.
 
-    And what Alembic reads from the ninety revisions of Dagster's storages, they keep: a run would read them four times,
-    for its instance and for the database of its own events. Only where all of the instance is Dagster's own, on files:
-    closed, it leaves neither a thread nor a connection behind.
+    Only where all of the instance is Dagster's own, on files: closed, it leaves neither a thread nor a connection.
     """
-    from alembic.script import ScriptDirectory
     from dagster._core.instance import DagsterInstance
 
     parts = (
@@ -96,8 +95,25 @@ def open_once(instance: InstanceRef) -> None:
     )
     if any(part is not None and not part.module_name.startswith("dagster.") for part in parts):
         return
-    # Dagster has one configuration for each of its storages, and keeps it.
-    known = functools.cache(ScriptDirectory.from_config)
-    ScriptDirectory.from_config = known
+    keep_revisions()
     with DagsterInstance.from_ref(instance):
         pass
+
+
+@functools.cache
+def keep_revisions() -> None:
+    """From here on the revisions of Dagster's storages are read once in this process; nobody else's are kept.
+
+    There are ninety, and Dagster reads all of them for each database of an instance, those of single runs among them.
+    """
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    read = ScriptDirectory.from_config
+    kept = functools.cache(read)  # Dagster has one configuration for each of its storages, and keeps it
+
+    def from_config(config: Config) -> ScriptDirectory:
+        named = config.get_main_option("script_location") or ""
+        return kept(config) if named.startswith("dagster:") else read(config)
+
+    ScriptDirectory.from_config = from_config
