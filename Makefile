@@ -14,7 +14,7 @@ KILLS ?=
 # Where this is set, each of hundreds of processes compiles all that it imports, and pytest rewrites every test anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast properties mutants memory campaign soak-sessions soak-up screenshots lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties mutants memory campaign soak-sessions soak-up soak-mixed screenshots lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -45,6 +45,9 @@ soak-sessions: setup ## 400 runs through one Spark server, 40 killed: what stays
 
 soak-up: setup ## `up --with dagster` under load and kills for half an hour, its memory and lag each minute; MINUTES
 	$(BIN)/python -m kafka_assets_tests.soak.standing $(if $(MINUTES),--minutes $(MINUTES))
+
+soak-mixed: setup ## an hour of slices of all kinds and sizes through one Spark server of 2 GB, its memory each minute; MINUTES; goes on if interrupted
+	$(BIN)/python -m kafka_assets_tests.soak.mixed $(if $(MINUTES),--minutes $(MINUTES))
 
 screenshots: setup ## docs/pictures anew: Dagster's pages of the demo, by a Chromium from Debian
 	$(BIN)/python tools/screenshots.py

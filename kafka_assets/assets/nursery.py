@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import functools
 import gc
-import importlib
 import json
 import logging
 import os
@@ -24,18 +22,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from kafka_assets.assets import warmth
 from kafka_assets.assets.loaded_files import LoadedFiles
 from kafka_assets.birth import birth
 
 if TYPE_CHECKING:
-    from dagster._core.instance.ref import InstanceRef
-    from dagster._core.origin import JobPythonOrigin
+    pass
 
 TICK = 0.5
 """Seconds between two looks after the children, as Dagster's code server has them."""
@@ -53,20 +51,6 @@ PATIENCE = 60.0
 RUN_WORD = "run="
 """Its command line ends with it and a run's id: of the nursery itself, with as many dashes."""
 NOBODY = "-" * 36
-WARM = (
-    "sqlalchemy.dialects.sqlite",
-    "pandas",
-    "pyarrow.compute",
-    "confluent_kafka.admin",
-    "grpc_status.rpc_status",
-    "pyspark.sql.connect.session",
-    "pyspark.sql.connect.dataframe",
-    "pyspark.sql.connect.functions",
-    "kafka_assets.assets.land",
-    "kafka_assets.sinks.publish",
-    "kafka_assets.spark.session",
-)
-"""What a run of ours imports besides, if it is installed."""
 
 _log = logging.getLogger(__name__)
 
@@ -296,32 +280,6 @@ def read_line(connection: socket.socket) -> str:
     return read.decode().rstrip("\n")
 
 
-def load(origin: JobPythonOrigin, instance: InstanceRef, known: str) -> None:
-    """Import the definitions and what runs need besides. A function that makes them is called once, for all children:
-    Dagster calls it again for each selection of assets."""
-    from dagster._core.definitions.repository_definition import RepositoryLoadData
-    from dagster._serdes import ConfigurableClassData, deserialize_value
-    from dagster._utils.hosted_user_process import recon_job_from_origin
-    from dagster.components.definitions import LazyDefinitions
-
-    importlib.import_module("dagster._cli.api")
-    for part in cast("Iterable[object]", instance):
-        if isinstance(part, ConfigurableClassData):
-            importlib.import_module(part.module_name)
-    target = cast("Any", origin.repository_origin.code_pointer).load_target()
-    if isinstance(target, LazyDefinitions) and not target.has_context_arg:
-        once = LazyDefinitions[Any](load_fn=functools.cache(cast("Any", target).load_fn), has_context_arg=False)
-        for module in list(sys.modules.values()):
-            for name in [name for name, value in vars(module).items() if value is target]:
-                setattr(module, name, once)
-    job = recon_job_from_origin(origin)
-    (job.with_repository_load_data(deserialize_value(known, RepositoryLoadData)) if known else job).get_definition()
-    if "kafka_assets.streams" in sys.modules:
-        for name in WARM:
-            with suppress(ImportError):
-                importlib.import_module(name)
-
-
 def main() -> None:
     """Load, tell the launcher whether there is a nursery now, and serve."""
     from dagster._core.instance.ref import InstanceRef
@@ -339,12 +297,13 @@ def main() -> None:
         instance = deserialize_value(asked["instance"], InstanceRef)
         secrets = instance.secrets_loader
         os.environ.update(secrets.get_secrets_for_environment(asked["location"]) if secrets else {})
-        load(deserialize_value(asked["origin"], JobPythonOrigin), instance, asked["load"])
+        warmth.load(deserialize_value(asked["origin"], JobPythonOrigin), instance, asked["load"])
+        loaded.close()
+        warmth.open_once(instance)
     except BaseException as error:
         traceback.print_exc()
-        ready.write(line({"refused": f"the definitions cannot be loaded: {type(error).__name__}"}))
+        ready.write(line({"refused": f"the definitions, or the instance, cannot be loaded: {type(error).__name__}"}))
         raise SystemExit(1) from error
-    loaded.close()
     gc.collect()
     gc.freeze()  # a child that looks for garbage would copy all of it
     why = forbidden()

@@ -26,6 +26,7 @@ from kafka_assets.assets.folder import Declared, chosen, load_assets
 from kafka_assets.assets.names import DIVIDES, SPARK
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.tick import Caller, Tick, tick
+from kafka_assets.assets.warmth import keep_revisions
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
 from kafka_assets.errors import Retryable, SparkUnavailable
@@ -132,6 +133,7 @@ class Runner:
 
     def __enter__(self) -> Self:
         self.engine = make_engine(self._settings.database_url)
+        keep_revisions()
         self.instance = self._given or dg.DagsterInstance.from_config(str(_home(self._settings)))
         return self
 

@@ -127,21 +127,29 @@ def latency(
         float, typer.Option(min=0.0, max=3600.0, help="Seconds from one to the next, on average: half of it, or more.")
     ] = 6.0,
     max_delay: Annotated[str, typer.Option(help="The stream's slices.max_delay.")] = "1s",
+    together: Annotated[
+        int, typer.Option(min=1, max=50_000, help="So many of about 200 bytes at once; the last of them is followed.")
+    ] = 1,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Land a trickle by a sensor and runs, in a scratch topic, ledger and Dagster: record produced → row committed."""
+    """Land a trickle by a sensor and runs, in a scratch topic, ledger and Dagster: record produced → row committed.
+
+    And what each run cost: processor seconds, and memory of its own.
+    """
     from kafka_assets.audit.bench import database_url
-    from kafka_assets.audit.latency import figures_of, parts_of
-    from kafka_assets.audit.trickle import measure
+    from kafka_assets.lab.bench.latency import costs_of, figures_of, parts_of
+    from kafka_assets.lab.bench.trickle import measure
 
     settings = load_settings()
     url = database_url(settings, database)
     with err.status("preparing") as status:
-        ways = measure(settings, url, records=records, every=every, max_delay=max_delay, say=status.update)
-    parts = parts_of(ways)
+        found = measure(
+            settings, url, records=records, every=every, max_delay=max_delay, together=together, say=status.update
+        )
+    parts, costs = parts_of(found.ways), costs_of(found.costs, found.seconds)
     if as_json:
-        print_json([asdict(figure) for figure in figures_of(parts)])
+        print_json([asdict(figure) for figure in (*figures_of(parts), *costs)])
         return
     rows = [
         {
@@ -153,7 +161,9 @@ def latency(
         }
         for part in parts
     ]
-    print_table(list(rows[0]), rows, title=f"{records} records, max_delay {max_delay}")
+    said = f"{records} records" if together == 1 else f"{records} times {together:,} records"
+    print_table(list(rows[0]), rows, title=f"{said}, max_delay {max_delay}")
+    print_table(("name", "value", "unit"), [asdict(one) for one in costs], title=f"{len(found.costs)} runs")
 
 
 @bench.command()

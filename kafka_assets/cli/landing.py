@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from kafka_assets.cli.asking import AsJson, Verbose, a_duration, the_declared, the_streams
+from kafka_assets.cli.collector import uncollected
 from kafka_assets.cli.console import err, out, print_json, print_table
 from kafka_assets.cli.stopped import ends_on_signals
 
@@ -90,10 +91,11 @@ def run(
     waits = a_duration("--patience", patience)
     say = err.print if as_json else out.print
     with ends_on_signals():
-        from kafka_assets.assets.folder import chosen
-        from kafka_assets.assets.runner import Runner
-        from kafka_assets.broker.connection import require_words
-        from kafka_assets.settings import load_settings
+        with uncollected():
+            from kafka_assets.assets.folder import chosen
+            from kafka_assets.assets.runner import Runner
+            from kafka_assets.broker.connection import require_words
+            from kafka_assets.settings import load_settings
 
         told = partial(say, markup=False, highlight=False)
         settings = load_settings()

@@ -6,7 +6,7 @@ What lands and what is bad is said in `decode/contract.py`: it is the one decode
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
@@ -77,9 +77,29 @@ def _asked(
     return declared(stream.schema_, stream.format), stream.format, list(carried), places, upsert, room
 
 
+_GIVEN = T.StructType(
+    [
+        T.StructField("value", T.BinaryType()),
+        T.StructField("key", T.BinaryType()),
+        T.StructField(
+            "headers",
+            T.ArrayType(
+                T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]),
+            ),
+        ),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestampType", T.IntegerType()),
+        T.StructField("timestamp", T.LongType()),
+        T.StructField("fingerprint", T.LongType()),
+    ]
+)
+"""What the workers read of the source's columns."""
+
+
 def _given(raw: DataFrame) -> DataFrame:
     """What the workers read of the source's columns."""
-    return raw.select(
+    given = raw.select(
         "value",
         "key",
         "headers",
@@ -89,6 +109,11 @@ def _given(raw: DataFrame) -> DataFrame:
         millis().alias("timestamp"),
         _fingerprint().alias("fingerprint"),
     )
+    # A client of Spark Connect asks the server which columns these are before it sends a function for them (4.2.0):
+    # the whole plan is analysed, once more for each read.
+    if "_cached_schema" in vars(given):
+        cast("Any", given)._cached_schema = _GIVEN
+    return given
 
 
 def millis() -> Column:

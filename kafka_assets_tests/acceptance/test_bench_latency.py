@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kafka_assets.audit.latency import PARTS, WHOLE
 from kafka_assets.audit.scratch import PREFIX
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.topics import topic_names
 from kafka_assets.devstack.processes import MARK
+from kafka_assets.lab.bench.latency import PARTS, WHOLE
 from kafka_assets_tests.acceptance.project import Project
 
 BENCH = (str(Path(sys.executable).with_name("kafka-assets")), "bench", "latency")
@@ -47,6 +47,9 @@ def test_a_trickle_is_measured_part_by_part_and_nothing_stays(project: Project) 
             assert found["against"] == whole["name"]
             assert found["ratio"] == pytest.approx(found["value"] / whole["value"], abs=0.01)
     assert {"step claim, median", "step first_chunk, median", "step commit, median"} <= figures.keys()
+    assert 0 < figures["a run: CPU, median"]["value"] <= figures["a run: CPU, p95"]["value"]
+    assert 0 < figures["a run: memory of its own, peak, median"]["value"] < figures["a run: PSS, peak, p95"]["value"]
+    assert figures["Dagster beside its runs: CPU a run"]["value"] > 0
     assert _left(project) == []
 
 

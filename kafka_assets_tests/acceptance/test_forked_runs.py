@@ -13,6 +13,22 @@ from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets_tests.acceptance.deployment import Deployment
 from kafka_assets_tests.acceptance.project import Project, lease_ends
 
+NOTES = """
+import atexit, os, pathlib, sys
+
+def born():
+    there = set(sys.modules)
+    atexit.register(lambda: note(" ".join(sorted(set(sys.modules) - there))))
+
+def note(imported):
+    aside = pathlib.Path(__file__).with_suffix(f".{os.getpid()}")
+    aside.write_text(imported)
+    aside.replace(aside.with_suffix(".imported"))
+
+os.register_at_fork(after_in_child=born)
+"""
+"""A process that was forked writes down beside the file what it had to import, when it ends."""
+
 
 def test_a_run_killed_in_its_transaction_with_what_it_was_forked_from_is_taken_over_exactly(
     deployment: Deployment,
@@ -39,12 +55,15 @@ def test_a_function_that_is_changed_on_the_disk_makes_the_next_slices_rows(deplo
     deployment.wait(lambda: deployment.landed("changed", 1_000))
     declared = deployment.folder / "defs" / "changed.py"
     aside = deployment.folder / "changed.py"
-    aside.write_text(declared.read_text().replace("return records", 'return records.where("id % 2 = 0")'))
+    aside.write_text(NOTES + declared.read_text().replace("return records", 'return records.where("id % 2 = 0")'))
     aside.replace(declared)  # a file that is half written would be broken for its neighbours
     deployment.produce("deployed_changed", 1_000, 2_000, partitions=1)
     deployment.wait(lambda: deployment.landed("changed", 2_000))
     assert deployment.sql("select count(*) from changed where id < 1000") == 1_000
     assert deployment.sql("select count(*) from changed where id >= 1000") == 500
+    imported = declared.with_suffix(".imported")
+    deployment.wait(imported.exists)
+    assert imported.read_text() == "", "what a run imports, its nursery should have imported"
 
 
 def test_down_leaves_no_process_of_a_run_behind(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,8 @@ def test_every_road_to_sqlite_lands_the_same_records(settings: Settings, service
     assert beside(found, "Spark road: whole command") == rivals
     names = {one["name"] for one in found}
     assert {"Spark road: CPU of the client", "Spark road: CPU of the Spark server", "load average before, 1 minute",
-            "Spark road: peak PSS of the client"} <= names  # fmt: skip
+            "Spark road: peak PSS of the client", "Spark road: before its first transaction",
+            "Spark road: after its last COMMIT"} <= names  # fmt: skip
     assert beside(found, "Spark road: CPU") == {"msgspec + executemany, 1 process: CPU"}
 
 

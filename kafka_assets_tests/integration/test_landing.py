@@ -7,16 +7,19 @@ import time
 from collections.abc import Callable
 
 import dagster as dg
+from pyspark.sql import SparkSession
 from sqlalchemy import text
 
 from kafka_assets.assets import land
 from kafka_assets.assets.reruns import PARENT_TAG, RETRY_TAG, ROOT_TAG
+from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.topics import delete_topic
 from kafka_assets.ledger.engine import write
 from kafka_assets.ledger.fences import Held
 from kafka_assets.sinks import publish as publishing
+from kafka_assets.slices import Piece
 from kafka_assets_tests.integration.project import Landing, failure_of
 
 Declare = Callable[..., Landing]
@@ -36,6 +39,20 @@ def test_every_record_lands_once_and_the_bad_ones_wait_in_quarantine(landing: De
     assert stream.sql("select sum(next_offset) from kafka_committed_offset") == 803
     assert stream.sql("select count(*) from kafka_gap") == 0
     assert stream.tick().requests == []
+
+
+def test_a_partitions_end_is_read_at_once_however_long_others_would_wait_there(
+    landing: Declare, spark: SparkSession
+) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 10)
+    seconds = 25  # within those in which Kafka's client asks anew
+    for properties in ({}, {"fetch.wait.max.ms": f"{seconds}000"}):  # the first is not counted: it may find Spark cold
+        kafka = KafkaResource(bootstrap_servers=stream.broker, properties=properties)
+        began = time.monotonic()
+        assert len(kafka.read(spark, [Piece(stream.name, 0, 0, 10, ())]).collect()) == 10
+    assert time.monotonic() - began < seconds
 
 
 def test_aborted_records_never_land_and_an_open_transaction_waits(landing: Declare) -> None:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import text
@@ -24,7 +25,7 @@ from kafka_assets.broker.topics import create_topic
 from kafka_assets.ledger.engine import make_engine, read
 from kafka_assets.settings import load_settings
 from kafka_assets_tests.soak.heap import Heap
-from kafka_assets_tests.soak.progress import Progress, Reading
+from kafka_assets_tests.soak.progress import Progress
 from kafka_assets_tests.soak.project import RECORD, STREAMS, make_project
 from kafka_assets_tests.soak.runs import Runs
 
@@ -32,8 +33,31 @@ FOLDER = Path("build/soak").resolve()
 SECONDS_SAID = 300
 """What was killed longer ago must be gone."""
 GROWTH = 1.2
+COLUMNS = "{:>5} {:>9} {:>10} {:>7} {:>15} {:>8} {:>9}"
 LOOKS = 5
 """At each reading: a run in flight holds megabytes of plans, and what stays is what the least of them shows."""
+
+
+@dataclass(frozen=True)
+class HeapReading:
+    """One look at Spark's heap."""
+
+    runs: int
+    sessions: int
+    in_flight: int
+    killed: int
+    killed_lately: int
+    old_megabytes: float
+    """The old generation after a collection, and the least of some looks."""
+    least_megabytes: float
+
+    @staticmethod
+    def header() -> str:
+        return COLUMNS.format("runs", "sessions", "in flight", "killed", "in 5 minutes", "old MB", "least MB")
+
+    def row(self) -> str:
+        told = (self.runs, self.sessions, self.in_flight, self.killed, self.killed_lately)
+        return COLUMNS.format(*told, f"{self.old_megabytes:.0f}", f"{self.least_megabytes:.0f}")
 
 
 def main() -> int:
@@ -44,7 +68,7 @@ def main() -> int:
     asked = parser.parse_args()
     os.environ["KAFKA_ASSETS_HOME"] = str(FOLDER)
     make_project(FOLDER)
-    progress = Progress(FOLDER / "progress.json")
+    progress = Progress(FOLDER / "progress.json", HeapReading)
     running = devstack.up(FOLDER / ".kafka_assets", ["kafka", "spark", "dagster"])
     [spark] = [one for one in running.services if one.name == "spark"]
     progress.begin(spark.pid)
@@ -64,7 +88,7 @@ def main() -> int:
     return _verdict(progress)
 
 
-def _through(runs: Runs, progress: Progress, wanted: int, *, kills: int) -> None:
+def _through(runs: Runs, progress: Progress[HeapReading], wanted: int, *, kills: int) -> None:
     """Until so many runs were made; of those under way so many are killed meanwhile, at times of nobody's choice."""
     first = runs.made()
     moments = [first + (wanted - first) * (number + 1) / (kills + 1) for number in range(kills)]
@@ -75,7 +99,7 @@ def _through(runs: Runs, progress: Progress, wanted: int, *, kills: int) -> None
         time.sleep(0.5)
 
 
-def _reading(heap: Heap, runs: Runs, progress: Progress) -> Reading:
+def _reading(heap: Heap, runs: Runs, progress: Progress[HeapReading]) -> HeapReading:
     before = runs.workers()
     sessions, looks = heap.sessions(), [heap.old_megabytes()]
     made, in_flight = runs.made(), len(before | runs.workers())
@@ -84,7 +108,7 @@ def _reading(heap: Heap, runs: Runs, progress: Progress) -> Reading:
         time.sleep(2)
         heap.sessions()
         looks.append(heap.old_megabytes())
-    return Reading(
+    return HeapReading(
         runs=made,
         sessions=sessions,
         in_flight=in_flight,
@@ -106,7 +130,7 @@ def _produce(over: threading.Event) -> None:
         number += 5
 
 
-def _verdict(progress: Progress) -> int:
+def _verdict(progress: Progress[HeapReading]) -> int:
     first, last = progress.readings[0], progress.readings[-1]
     leaks = [one for one in progress.readings if one.sessions > one.in_flight + one.killed_lately]
     grown = last.least_megabytes / first.least_megabytes

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.devstack.processes import MARK
+from kafka_assets.lab.bench.run_cost import is_run
 
 ASK = "{ runsOrError { ... on Runs { count } } }"
 
@@ -53,10 +53,3 @@ class Runs:
             return False
         psutil.Process(pid).kill()
         return True
-
-
-def is_run(command: list[str]) -> bool:
-    """Whether a process of this command line carries out a run."""
-    if "kafka_assets.assets.nursery" in command:
-        return command[-1] != f"{RUN_WORD}{NOBODY}"
-    return "multiprocessing.spawn" in " ".join(command)

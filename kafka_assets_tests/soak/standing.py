@@ -13,39 +13,24 @@ import shutil
 import sys
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 
-import psutil
 from sqlalchemy import Engine, text
 
 from kafka_assets import devstack
-from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.topics import create_topic
-from kafka_assets.devstack.processes import MARK
 from kafka_assets.errors import Retryable
 from kafka_assets.ledger.engine import make_engine, read
 from kafka_assets.settings import load_settings
+from kafka_assets_tests.soak.memory import marked, memory_of, role
 from kafka_assets_tests.soak.project import RECORD, STREAMS, make_project
 from kafka_assets_tests.soak.runs import Runs
 
 FOLDER = Path("build/soak_up").resolve()
 BAD_EVERY = 500
 CATCH_UP_SECONDS = 600
-ROLES = {
-    f"{RUN_WORD}{NOBODY}": "nursery",
-    "kafka_assets.assets.nursery": "runs",
-    "multiprocessing.spawn": "runs",
-    "dagster_webserver": "webserver",
-    "dagster._daemon": "daemon",
-    "spark_application": "spark",
-    "kafka.Kafka": "kafka",
-    "api grpc": "code",
-    "code-server": "code",
-    "dagster dev": "dev",
-}
 
 
 def main() -> int:
@@ -108,43 +93,15 @@ def _value(number: int) -> bytes:
 
 def _strike_services(state: Path) -> None:
     """SIGKILL to Spark's server and to Dagster's daemon; a user sees it, and says `up` again."""
-    for process in _marked(state):
-        if _role(process) in ("spark", "daemon"):
+    for process in marked(state):
+        if role(process) in ("spark", "daemon"):
             process.kill()
     print("  Spark's server and the daemon were killed")
     time.sleep(20)
     devstack.up(state, ["kafka", "spark", "dagster"])
 
 
-def _marked(state: Path) -> list[psutil.Process]:
-    found: list[psutil.Process] = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK, "").endswith(f"@{state}"):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def _role(process: psutil.Process) -> str:
-    try:
-        words = " ".join(process.cmdline())
-    except psutil.Error:
-        return "gone"
-    return next((role for words_of, role in ROLES.items() if words_of in words), "other")
-
-
 def _say(minute: int, runs: Runs, engine: Engine, made: Made, killed: int, state: Path) -> None:
-    megabytes: dict[str, float] = defaultdict(float)
-    count: dict[str, int] = defaultdict(int)
-    for process in _marked(state):
-        role = _role(process)
-        try:
-            megabytes[role] += process.memory_info().rss / 1e6
-            count[role] += 1
-        except psutil.Error:
-            continue
     try:
         with read(engine) as connection:
             behind = connection.scalar(text("SELECT sum(high_watermark) FROM kafka_progress")) or 0
@@ -153,7 +110,9 @@ def _say(minute: int, runs: Runs, engine: Engine, made: Made, killed: int, state
     except Retryable as error:
         print(f"{minute:3d} min: {error}")
         return
-    memory = " ".join(f"{role}×{count[role]} {megabytes[role]:.0f}" for role in sorted(megabytes))
+    memory = " ".join(
+        f"{of_role}×{found.processes} {found.megabytes:.0f}" for of_role, found in sorted(memory_of(state).items())
+    )
     print(
         f"{minute:3d} min  produced {len(STREAMS) * made.records:,}  committed {through:,}  seen {behind:,}"
         f"  failed slices {failed}  runs {_made(runs)}  killed {killed}  load {os.getloadavg()[0]:.1f}  MB: {memory}",

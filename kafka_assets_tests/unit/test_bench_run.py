@@ -53,7 +53,7 @@ def laps() -> list[RoadLaps]:
     by_hand, spark = RoadLaps("by hand"), RoadLaps("spark")
     for took, clock, command in ((2.0, 1.0, 4.0), (4.0, 2.0, 5.0), (8.0, 1.0, 4.0)):
         by_hand.add({"": took}, usage(took, pss=50_000_000))
-        spark.add({"clock": clock, "command": command}, usage(3 * took, pss=100_000_000))
+        spark.add({"clock": clock, "command": command}, usage(3 * took, pss=100_000_000), {"before": command - clock})
     return [by_hand, spark]
 
 
@@ -69,6 +69,7 @@ def test_medians_stand_beside_those_of_the_same_run_with_their_spread(laps: list
     assert (found["spark: clock"]["value"], found["spark: clock"]["against"]) == (1000, "by hand")
     assert found["spark: clock"]["ratio"] == 4.0
     assert found["spark: command"]["ratio"] is None
+    assert (found["spark: before"]["value"], found["spark: before"]["unit"]) == (3.0, "s")
 
 
 def test_costs_stand_beside_those_of_the_rival_for_a_million_rows(laps: list[RoadLaps]) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kafka_assets.audit.latency import WHOLE, Way, figures_of, parts_of, percentile
 from kafka_assets.cli import app
 from kafka_assets.errors import SettingsError
+from kafka_assets.lab.bench.latency import WHOLE, Way, costs_of, figures_of, parts_of, percentile
+from kafka_assets.lab.bench.run_cost import RunCost
 
 
 def way(whole: int, **more: int | None) -> Way:
@@ -48,6 +49,15 @@ def test_each_figure_stands_beside_the_whole() -> None:
     assert (part.value, part.against, part.ratio) == (0.1, median.name, 0.2)
     step = figures["step insert, p95"]
     assert (step.value, step.against, step.ratio) == (0.1, p95.name, 0.1)
+
+
+def test_what_a_run_costs_is_told_with_what_others_did_for_it() -> None:
+    costs = [RunCost(pid, seconds=0.25 * pid, private=pid * 10_000_000, pss=pid * 20_000_000) for pid in (1, 2, 4)]
+    figures = {one.name: one for one in costs_of(costs, {"Spark server": 1.5})}
+    assert (figures["a run: CPU, median"].value, figures["a run: CPU, p95"].value) == (0.5, 1.0)
+    assert (figures["a run: memory of its own, peak, median"].value, figures["a run: PSS, peak, p95"].value) == (20, 80)
+    assert (figures["Spark server: CPU a run"].value, figures["Spark server: CPU a run"].unit) == (0.5, "CPU s")
+    assert costs_of([], {"Spark server": 1.5}) == []
 
 
 @pytest.mark.parametrize("named", ["SPARK_REMOTE", "BOOTSTRAP_SERVERS"])

@@ -30,7 +30,7 @@ from kafka_assets.assets.nursery import IDLE, MOST_GROWTH, MOST_RUNS, NOBODY, OR
 from kafka_assets.assets.nursery_door import NoNurseryError, NurseryDoor
 from kafka_assets.assets.run_process import RunProcess
 from kafka_assets.devstack.dagster import write_instance
-from kafka_assets_tests.soak.runs import is_run
+from kafka_assets.lab.bench.run_cost import is_run
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ telemetry: {enabled: false}
 run_launcher: {module: kafka_assets.assets.launcher, class: WarmRunLauncher}
 """
 CODE = """
-import os, pathlib, sys, time
+import atexit, os, pathlib, sys, time
 import dagster as dg
 
 VALUE = 1
@@ -47,6 +47,12 @@ FOLDER = pathlib.Path(__file__).parent
 TOLD = FOLDER / "told.yaml"
 LISTED = (FOLDER / "defs").rglob("*") if (FOLDER / "defs").is_dir() else ()
 DECLARED = f"{TOLD.read_text().strip() if TOLD.exists() else ''}{''.join(map(str, LISTED))}"
+
+def born():
+    there = set(sys.modules)
+    atexit.register(lambda: (FOLDER / "imported").write_text(" ".join(set(sys.modules) - there)))
+
+os.register_at_fork(after_in_child=born)
 
 @dg.op
 def tell():
@@ -232,6 +238,13 @@ def test_runs_are_children_of_one_nursery_that_ps_tells_apart(site: Site, capfd:
     assert site.ended(waiting) is dg.DagsterRunStatus.CANCELED
     until(lambda: not psutil.pid_exists(site.process(waiting).pid))
     assert not site.launcher.terminate(waiting.run_id)
+
+
+def test_a_run_imports_nothing_that_its_nursery_has_not(site: Site) -> None:
+    (site.folder / "imported").unlink(missing_ok=True)
+    assert site.ended(site.launch("tells")) is dg.DagsterRunStatus.SUCCESS
+    until((site.folder / "imported").exists)
+    assert (site.folder / "imported").read_text() == ""
 
 
 def test_a_killed_run_is_told_and_leaves_no_zombie(site: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Engine, text
 
@@ -29,12 +29,14 @@ from kafka_assets.streams import declare
 class Landing:
     """What came of one landing: the table, and its seconds by clock; most roads have one clock, without a name.
 
-    `merged`: what the table must have, where that is not every record in a row of its own.
+    `merged`: what the table must have, where that is not every record in a row of its own. `fixed`: seconds of a clock
+    in which nothing lands, by what they are; they are the same for few records as for many.
     """
 
     table: str
     seconds: Mapping[str, float]
     merged: Content | None = None
+    fixed: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)

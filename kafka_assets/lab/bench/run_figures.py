@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from kafka_assets.audit.bench import Figure
 from kafka_assets.lab.bench.usage import CLIENT, Usage
@@ -22,9 +23,15 @@ class RoadLaps:
     name: str
     seconds: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     usages: list[Usage] = field(default_factory=list[Usage])
+    fixed: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Seconds in which nothing landed, by what they are."""
 
-    def add(self, seconds: Mapping[str, float], usage: Usage) -> None:
+    def add(
+        self, seconds: Mapping[str, float], usage: Usage, fixed: Mapping[str, float] = MappingProxyType({})
+    ) -> None:
         """One more round."""
+        for what, took in fixed.items():
+            self.fixed.setdefault(what, []).append(took)
         for clock, took in seconds.items():
             self.seconds.setdefault(clock, []).append(took)
         self.usages.append(usage)
@@ -64,6 +71,8 @@ def figures_of(
                 Figure(f"{name}, slowest of {len(rates[name])}", round(min(rates[name])), "rows/s"),
                 Figure(f"{name}, fastest of {len(rates[name])}", round(max(rates[name])), "rows/s"),
             ]
+        for what, took in one.fixed.items():
+            figures.append(Figure(one.figure_name(what), round(statistics.median(took), 3), "s"))
     costs = {one.name: _cost(one.usages, records) for one in laps}
     for one in laps:
         figures += list(_costs(one.name, costs[one.name], rival=rival, rivals=costs.get(rival, {})))

@@ -11,7 +11,6 @@ from typing import Literal, Protocol
 
 from sqlalchemy import Engine
 
-from kafka_assets import devstack
 from kafka_assets.audit.bench import Figure
 from kafka_assets.audit.bulk import bulk_limit, means_of
 from kafka_assets.audit.scratch import scratch_ledger
@@ -23,7 +22,7 @@ from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.spark_road import COMMAND, PUBLISH, SparkRoad
 from kafka_assets.lab.bench.streaming_road import DIALECT, StreamingRoad, streaming_road
 from kafka_assets.lab.bench.table_content import Content, of_produced
-from kafka_assets.lab.bench.usage import Meter
+from kafka_assets.lab.bench.usage import Meter, service_parts
 from kafka_assets.settings import Settings
 from kafka_assets.sinks.road import road_for
 
@@ -107,7 +106,7 @@ def bench_run(
         streams = stack.enter_context(streaming_road()) if _streams(engine, asked.mode) else None
         roads = _roads(settings, engine, asked, streams)
         laps = {road.name: RoadLaps(road.name) for road in roads}
-        meter = Meter(_services(state))
+        meter = Meter(service_parts(state))
         records = produced(asked.shape, asked.records, upsert=asked.mode == "upsert")
         here = stack.enter_context(course(Connection.of(settings), engine, records, say=say))
         for number in range(1 - asked.warm_ups, asked.rounds + 1):
@@ -118,7 +117,7 @@ def bench_run(
                 landing, usage = meter.measured(lambda road=road: road.land(here), child=child)
                 here.finish(landing, road=road.name)
                 if number > 0:
-                    laps[road.name].add(landing.seconds, usage)
+                    laps[road.name].add(landing.seconds, usage, landing.fixed)
         load = Load(before, machine_load())
     rival = _rival(roads)
     return figures_of(list(laps.values()), records=asked.records, against=_against(roads), rival=rival, load=load)
@@ -153,12 +152,3 @@ def _against(roads: Sequence[Lander]) -> dict[str, list[str]]:
         ]
         for clock in (PUBLISH, COMMAND)
     }
-
-
-def _services(state: Path) -> dict[str, list[int]]:
-    """The processes of the services of this folder, by the part that they have in a landing."""
-    parts: dict[str, list[int]] = {}
-    for one in devstack.status(state):
-        part = {"spark": "Spark server", "kafka": "broker"}.get(one.name.partition("-")[0], "database")
-        parts.setdefault(part, []).append(one.pid)
-    return parts

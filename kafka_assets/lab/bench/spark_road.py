@@ -21,6 +21,7 @@ from kafka_assets.ledger.engine import read
 from kafka_assets.settings import Settings
 
 PUBLISH, COMMAND = "publish clock", "whole command"
+BEFORE, AFTER = "before its first transaction", "after its last COMMIT"
 _COMMAND = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "run", "--until-caught-up", "--json"]
 _SAID = 2_000
 """Characters of what a failed command said last."""
@@ -48,17 +49,19 @@ class SparkRoad:
             **{name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"},
             **scratch_environment(self.settings, course.engine, self.settings.project),
         }
-        began = time.monotonic()
+        began = time.time()  # the ledger's transactions have their times by this clock, too
         done = subprocess.run(_COMMAND, env=environment, capture_output=True, text=True, check=False)
-        seconds = time.monotonic() - began
+        ended = time.time()
         if done.returncode != 0:
             raise ServiceError(
                 f"`kafka-assets run` ended with {done.returncode}",
                 why=f"{done.stdout[-_SAID:]}\n{done.stderr[-_SAID:]}".strip(),
                 cure="correct it, and run the benchmark again",
             )
-        clock = publishing_seconds(course.engine, asset=asset)
-        return Landing(asset, {PUBLISH: clock, COMMAND: seconds}, self.merged)
+        published = publishing_spans(course.engine, asset=asset)
+        clocks = {PUBLISH: sum(to - since for since, to in published), COMMAND: ended - began}
+        fixed = {BEFORE: published[0][0] - began, AFTER: ended - published[-1][1]}
+        return Landing(asset, clocks, self.merged, fixed)
 
     def _declare(self, course: Course, asset: str) -> None:
         attributes = {
@@ -71,12 +74,18 @@ class SparkRoad:
         Path(folder, "bench.yaml").write_text(yaml.safe_dump(declared), encoding="utf-8")
 
 
-def publishing_seconds(engine: Engine, *, asset: str) -> float:
-    """From each publisher's beginning to its COMMIT; Spark's reading and decoding are in it, its session is not.
+def publishing_spans(engine: Engine, *, asset: str) -> list[tuple[float, float]]:
+    """Each publisher's beginning and its COMMIT, in seconds since 1970; Spark's reading and decoding lie between.
 
     A run of no more offsets than one transaction takes has one, whose slices all tell its time.
     """
     p = t.publication.c
-    runs = select(func.max(p.duration_ms).label("ms")).where(p.asset == asset).group_by(p.run_id).subquery()
+    runs = (
+        select(func.max(p.duration_ms).label("ms"), func.max(p.committed_at).label("at"))
+        .where(p.asset == asset)
+        .group_by(p.run_id)
+        .order_by("at")
+    )
     with read(engine) as connection:
-        return int(connection.execute(select(func.sum(runs.c.ms))).scalar_one()) / 1000
+        found = [(row.at.timestamp(), row.ms / 1000) for row in connection.execute(runs)]
+    return [(committed - took, committed) for committed, took in found]

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import psutil
 
+from kafka_assets import devstack
+
 T = TypeVar("T")
 CLIENT = "client"
 """The part that is the road's own processes: the command, the loops, the streaming query with its Spark."""
@@ -31,6 +33,17 @@ class Usage:
     seconds: Mapping[str, float]
     rss: int
     pss: int
+
+
+def service_parts(state: Path) -> dict[str, list[int]]:
+    """The processes of the services of this folder, by the part that they have in a landing."""
+    parts: dict[str, list[int]] = {}
+    for one in devstack.status(state):
+        part = {"spark": "Spark server", "kafka": "broker", "dagster": "Dagster"}.get(
+            one.name.partition("-")[0], "database"
+        )
+        parts.setdefault(part, []).append(one.pid)
+    return parts
 
 
 class Meter:

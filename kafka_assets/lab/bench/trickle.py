@@ -10,17 +10,15 @@ import random
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Engine, select
 
 from kafka_assets import devstack
-from kafka_assets.audit.latency import Way
-from kafka_assets.audit.runs import Told, told_of
 from kafka_assets.audit.scratch import PREFIX as SCRATCH
 from kafka_assets.audit.scratch import scratch_environment, scratch_ledger
 from kafka_assets.audit.standing import failures
@@ -30,6 +28,11 @@ from kafka_assets.broker.read import read_range
 from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.devstack.processes import tail
 from kafka_assets.errors import Permanent
+from kafka_assets.lab.bench.latency import Way
+from kafka_assets.lab.bench.record_shapes import SHAPES, produced
+from kafka_assets.lab.bench.run_cost import RunCost, RunWatch
+from kafka_assets.lab.bench.told_runs import Told, told_of
+from kafka_assets.lab.bench.usage import CLIENT, Meter, service_parts
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.claims import LEASE_MS
 from kafka_assets.ledger.engine import read
@@ -37,6 +40,10 @@ from kafka_assets.settings import STATE, Settings
 
 ASSET = "trickle"
 SERVICE = "dagster"
+DAGSTER = "Dagster beside its runs"
+SHAPE = "plain"
+WARM_UPS = 2
+"""The first run finds no table and no nursery, and Spark's second query is still much slower than its third."""
 STALLED = 180.0
 """Seconds in which nothing is committed, while something is due, until it is given up."""
 LOOK = 0.1
@@ -47,9 +54,22 @@ attributes:
   name: {asset}
   topic: {topic}
   target: {asset}
-  schema: "id BIGINT NOT NULL"
+  schema: "{schema}"
   slices: {{max_delay: {max_delay}}}
 """
+
+
+@dataclass(frozen=True)
+class Trickled:
+    """What came of a measurement: each record's way, what each run cost, and what else was at work meanwhile.
+
+    Of records that were produced together, the last one's way. `seconds` are user and system seconds by part: the
+    Dagster's, its runs left out, and those of the services that run here.
+    """
+
+    ways: list[Way]
+    costs: list[RunCost]
+    seconds: Mapping[str, float]
 
 
 @dataclass
@@ -60,12 +80,16 @@ class Trickle:
     connection: Connection
     engine: Engine
     dagster: str
+    pid: int
+    """Of the process that all of the Dagster's come from."""
     log: Path
+    together: int = 1
+    """So many records are produced at once."""
     claimed: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
     """By publication and run. The ledger forgets when a lease began, so it is looked at while it lasts."""
 
-    def produce_one(self, number: int) -> None:
-        produce(self.connection, self.topic, [Record(value=b'{"id": %d}' % number, partition=0)])
+    def produce(self, records: Sequence[Record]) -> None:
+        produce(self.connection, self.topic, [replace(one, partition=0) for one in records])
 
     def landed(self) -> int:
         """How many records are committed; looks for new claims on the way."""
@@ -92,8 +116,8 @@ class Trickle:
             elif time.monotonic() - moved > STALLED:
                 raise _stalled(failures(self.engine, asset=ASSET), self.log)
 
-    def ways(self, *, first: int, last: int) -> list[Way]:
-        """The ways of the records of these offsets."""
+    def ways(self, offsets: Sequence[int]) -> list[Way]:
+        """The ways of the records at these offsets."""
         told = told_of(self.dagster, asset=ASSET)
         p, s = t.publication.c, t.slice_.c
         with read(self.engine) as connection:
@@ -103,7 +127,10 @@ class Trickle:
                 )
             ).all()
         found: list[Way] = []
-        for record in read_range(self.connection, self.topic, 0, first, last):
+        wanted = set(offsets)
+        for record in read_range(self.connection, self.topic, 0, min(offsets), max(offsets) + 1):
+            if record.offset not in wanted:
+                continue
             [row] = [row for row in rows if row.start_offset <= record.offset < row.end_offset]
             run = told.get(row.run_id, Told())
             found.append(
@@ -127,23 +154,42 @@ def measure(
     records: int,
     every: float,
     max_delay: str,
+    together: int = 1,
     say: Callable[[str], None] = lambda what: None,
-) -> list[Way]:
-    """Produce so many records, one every so many seconds on average, and follow each to its commit."""
+) -> Trickled:
+    """Produce so many records, one every so many seconds on average, and follow each to its commit.
+
+    `together`: each time so many records at once, of which the last is followed.
+    """
+    [messages] = produced(SHAPE, together).messages()  # at most one chunk of them
     with trickling(settings, url, max_delay=max_delay, say=say) as trickle:
-        say("landing a first record, which makes the table")
-        trickle.produce_one(0)
-        trickle.wait(float("inf"), records=1, moved=time.monotonic())
-        for number in range(1, records + 1):
-            say(f"record {number} of {records}")
-            trickle.produce_one(number)
-            # Never in step with the sensor, which would always meet them at the same age.
-            pause = random.uniform(0.5, 1.5) * every
-            began = time.monotonic()
-            trickle.wait(began + pause, records=records + 1, moved=began)
-        say("waiting for the last ones")
-        trickle.wait(float("inf"), records=records + 1, moved=time.monotonic())
-        return trickle.ways(first=1, last=records + 1)
+        for number in range(1, WARM_UPS + 1):
+            say(f"warming up, {number} of {WARM_UPS}: the first makes the table")
+            trickle.produce(messages)
+            trickle.wait(float("inf"), records=number * together, moved=time.monotonic())
+        wanted = (WARM_UPS + records) * together
+        watch = RunWatch(trickle.pid)
+
+        def work() -> None:
+            for number in range(1, records + 1):
+                say(
+                    f"record {number} of {records}" if together == 1 else f"{together:,} records, {number} of {records}"
+                )
+                trickle.produce(messages)
+                # Never in step with the sensor, which would always meet them at the same age.
+                pause = random.uniform(0.5, 1.5) * every
+                began = time.monotonic()
+                trickle.wait(began + pause, records=wanted, moved=began)
+            say("waiting for the last ones")
+            trickle.wait(float("inf"), records=wanted, moved=time.monotonic())
+            watch.await_ends()
+
+        with watch:
+            _, usage = Meter({**service_parts(settings.state), DAGSTER: [trickle.pid]}).measured(work)
+        seconds = {part: spent for part, spent in usage.seconds.items() if part != CLIENT}
+        seconds[DAGSTER] -= sum(cost.seconds for cost in watch.costs)
+        lasts = range((WARM_UPS + 1) * together - 1, wanted, together)
+        return Trickled(trickle.ways(lasts), watch.costs, seconds)
 
 
 @contextmanager
@@ -158,7 +204,7 @@ def trickling(settings: Settings, url: str, *, max_delay: str, say: Callable[[st
         create_topic(connection, topic, partitions=1)
         stack.callback(delete_topic, connection, topic)
         (folder / "defs").mkdir()
-        declared = STREAM.format(asset=ASSET, topic=topic, max_delay=max_delay)
+        declared = STREAM.format(asset=ASSET, topic=topic, max_delay=max_delay, schema=SHAPES[SHAPE].schema)
         (folder / "defs" / "trickle.yaml").write_text(declared, encoding="utf-8")
         stack.enter_context(_environment(scratch_environment(settings, engine, folder)))
         state = folder / STATE
@@ -166,7 +212,7 @@ def trickling(settings: Settings, url: str, *, max_delay: str, say: Callable[[st
         say("starting a Dagster of its own")
         running = devstack.up(state, [SERVICE])
         [service] = running.services
-        yield Trickle(topic, connection, engine, running.urls[SERVICE], service.log)
+        yield Trickle(topic, connection, engine, running.urls[SERVICE], service.pid, service.log)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_assets.audit.bench import Figure
+from kafka_assets.lab.bench.run_cost import RunCost
 
+MILLION = 1_000_000
 WHOLE = "record produced → row committed"
 
 
@@ -72,6 +74,23 @@ def figures_of(parts: Sequence[Part]) -> list[Figure]:
             against = None if part is parts[0] else f"{WHOLE}, {said}"
             ratio = round(value / whole, 3) if against and whole else None
             figures.append(Figure(f"{part.name}, {said}", round(value / 1000, 3), "s", against, ratio))
+    return figures
+
+
+def costs_of(costs: Sequence[RunCost], seconds: Mapping[str, float]) -> list[Figure]:
+    """What a run cost, median and p95, and what the services used for each run; nothing where no run was seen."""
+    if not costs:
+        return []
+    figures: list[Figure] = []
+    for name, values, unit, digits in (
+        ("a run: CPU", [one.seconds for one in costs], "CPU s", 2),
+        ("a run: memory of its own, peak", [one.private / MILLION for one in costs], "MB", 1),
+        ("a run: PSS, peak", [one.pss / MILLION for one in costs], "MB", 1),
+    ):
+        figures.append(Figure(f"{name}, median", round(statistics.median(values), digits), unit))
+        figures.append(Figure(f"{name}, p95", round(percentile(values, 95), digits), unit))
+    for part, spent in seconds.items():
+        figures.append(Figure(f"{part}: CPU a run", round(spent / len(costs), 2), "CPU s"))
     return figures
 
 
