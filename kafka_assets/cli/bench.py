@@ -231,7 +231,10 @@ def run_(
     records: Annotated[int, typer.Option(min=1_000, max=10_000_000, help="How many records, in 2 partitions.")] = (
         1_000_000
     ),
-    record: Shape = "plain",
+    record: Annotated[
+        Literal["plain", "decimals", "wide"] | None,
+        typer.Option(help="As for `bench live`; plain, or decimals for a function.", show_default=False),
+    ] = None,
     rounds: Annotated[
         int, typer.Option(min=1, max=100, help="How often each road is taken, after one to warm up.")
     ] = 3,
@@ -239,6 +242,10 @@ def run_(
         Literal["append", "upsert"],
         typer.Option(help="append: beside loops written by hand and others; upsert: of ids that come twice."),
     ] = "append",
+    function: Annotated[
+        bool,
+        typer.Option("--function", help="Each road filters, joins a table of 10,000 rows, and calculates decimals."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Land a topic by `kafka-assets run`, by loops written by hand and by what else there is, in turns.
@@ -251,8 +258,13 @@ def run_(
     from kafka_assets.services import local_services
     from kafka_assets.settings import Settings
 
+    shape = record or ("decimals" if function else "plain")
+    if function and (mode, shape) != ("append", "decimals"):
+        raise typer.BadParameter(
+            "the function takes records of --record decimals, in mode append", param_hint="--function"
+        )
     before = machine_load()
-    asked = Asked(records=records, shape=record, rounds=rounds, mode=mode)
+    asked = Asked(records=records, shape=shape, rounds=rounds, mode=mode, function=function)
     said = err.status("starting a broker, Spark and a database")
     with said as status, local_services() as services, put_back(services.stop):
         project = services.folder / "project"
@@ -269,5 +281,6 @@ def run_(
     if as_json:
         print_json([asdict(figure) for figure in figures])
         return
-    title = f"{database}, {records:,} records ({record}), {mode}: medians of {rounds} rounds, and their spread"
+    what = f"{mode}, a function" if function else mode
+    title = f"{database}, {records:,} records ({shape}), {what}: medians of {rounds} rounds, and their spread"
     print_table(("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title=title)

@@ -24,15 +24,16 @@ from kafka_assets.errors import CountsDisagree
 from kafka_assets.lab.bench.course import Course, Landing
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target
 from kafka_assets.lab.bench.packed_rows import PACKERS, numeric
+from kafka_assets.lab.bench.record_function import GIVES, values_maker
 from kafka_assets.lab.bench.record_shapes import PARTITIONS, SHAPES, Produced, Shape, produced
 from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.streaming_road import jdbc_options
-from kafka_assets.lab.bench.table_content import Content, of_produced, of_table
+from kafka_assets.lab.bench.table_content import Content, of_function, of_merged, of_produced, of_table
 from kafka_assets.lab.bench.usage import CLIENT, Meter, Usage
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.live.decode import Decoder
-from kafka_assets.schema import declared
+from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.copy_binary import binary
 from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.sinks.tables import ensure_table
@@ -143,6 +144,23 @@ def test_rows_packed_by_hand_are_those_of_the_encoder(shape: Shape) -> None:
     assert _fields(b"".join(packed), decimals) == _fields(sent, decimals)
 
 
+def test_rows_that_the_function_made_are_packed_as_by_the_encoder() -> None:
+    [chunk] = produced("decimals", 200).chunks()
+    made = values_maker()
+    values = [row for record in chunk if (row := made(record)) is not None]
+    assert 100 < len(values) < 200
+    values.append((None,) * len(GIVES.columns))
+    kinds = [(field.name, field.type) for field in fields_of(declared(GIVES.schema, "json"))]
+    schema: Any = pa.schema([("kafka_partition", pa.int32()), ("kafka_offset", pa.int64()), *kinds])
+    rows = pa.Table.from_pylist(
+        [dict(zip(schema.names, (1, offset, *row), strict=True)) for offset, row in enumerate(values)], schema=schema
+    )
+    packed = [PACKERS["paid"](1, offset, GIVES.struct(*row)) for offset, row in enumerate(values)]
+    decimals = [place + 3 for place in GIVES.of_kind("DECIMAL(12,2)")]
+    sent = b"".join(binary(rows, schema.names, first=1))
+    assert _fields(b"".join(packed), decimals) == _fields(sent, decimals)
+
+
 def _fields(rows: bytes, decimals: list[int]) -> list[list[Any]]:
     """The rows of a binary COPY, their decimals as numbers: zeros before one may be sent or not."""
     found: list[list[Any]] = []
@@ -202,10 +220,44 @@ def test_a_loop_leaves_in_the_table_what_was_produced(shape: Shape, loop: str, e
     assert of_produced(records).differences(of_table(engine, "landed", shape, places=True)) == []
 
 
-def _loop(engine: Engine, records: Produced, loop: str, *, table: str = "landed") -> None:
+@pytest.mark.parametrize(
+    ("product", "price", "paid"),
+    [
+        (0, "10000.00", "10000.55"),  # the first has no discount
+        (333, "10000.10", "9667.63"),  # 10000.65 × 0.9667 = 9667.628355
+        (1_000, "99999.95", "90000.45"),  # 100000.50 × 0.9
+        (2_500, "10000.43", "7500.74"),  # 10000.98 × 0.75 = 7500.735: half a cent is a cent
+        (4_000, "9999.99", None),  # cheap
+    ],
+)
+def test_the_function_filters_joins_and_calculates(product: int, price: str, paid: str | None) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    record = (70_000 + product, "me", Decimal(price), Decimal("0.55"), at, at, "note")
+    made = values_maker()(record)
+    wanted = (70_000 + product, "me", f"category {product % 40}", Decimal(price), Decimal("0.55"))
+    assert made == (None if paid is None else (*wanted, Decimal(paid), at, at, "note"))
+
+
+def test_a_loop_leaves_in_the_table_what_the_function_makes(engine: Engine) -> None:
+    records = produced("decimals", RECORDS)
+    expected = of_function(records)
+    assert RECORDS * 0.85 < expected.facts["rows"] < RECORDS * 0.95
+    course = Course(Connection("nowhere:1"), engine, "orders", records, expected, Path("products.parquet"))
+    table = course.empty_table().name
+    _loop(engine, records, "msgspec + executemany", table=table, function=True)
+    course.finish(Landing(table, {}), road="by hand")
+    again = course.empty_table().name
+    _loop(engine, records, "msgspec + executemany", table=again, function=True)
+    with write(engine) as connection:
+        connection.execute(text(f"UPDATE {again} SET paid = paid + 0.01 WHERE kafka_offset = 7"))
+    with pytest.raises(CountsDisagree, match="paid: sum"):
+        course.finish(Landing(again, {}), road="by hand")
+
+
+def _loop(engine: Engine, records: Produced, loop: str, *, table: str = "landed", function: bool = False) -> None:
     places = ((one.value, number % PARTITIONS, number // PARTITIONS) for number, one in enumerate(_all(records)))
     with engine.connect() as connection, connection.begin():
-        LOOPS[loop](connection, Target(table, records.shape), [Message(*place) for place in places])
+        LOOPS[loop](connection, Target(table, records.shape, function), [Message(*place) for place in places])
 
 
 def _all(records: Produced) -> list[Any]:
@@ -215,7 +267,7 @@ def _all(records: Produced) -> list[Any]:
 @shapes
 def test_a_loop_that_replaces_leaves_the_last_record_of_each_id(shape: Shape, engine: Engine) -> None:
     records = produced(shape.name, RECORDS, upsert=True)
-    expected = of_produced(records, upsert=True)
+    expected = of_merged(records)
     course = Course(Connection("nowhere:1"), engine, "orders", records, of_produced(records))
     table = course.keyed_table()
     _loop(engine, records, "msgspec + executemany, replacing", table=table)
@@ -261,7 +313,7 @@ def test_a_row_that_is_another_one_is_seen(harm: str, seen: str, engine: Engine)
 def test_of_an_id_that_came_again_the_last_record_is_expected() -> None:
     records = produced("plain", 10, upsert=True)
     [rows] = records.chunks()
-    expected = of_produced(records, upsert=True).facts
+    expected = of_merged(records).facts
     assert expected["rows"] == 4
     last = {row[0]: row[2] for row in rows}
     assert expected["amount: sum"] == sum(round(amount * 100) for amount in last.values())

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import Engine, text
 
@@ -14,8 +15,9 @@ from kafka_assets.broker.produce import produce
 from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.errors import CountsDisagree
 from kafka_assets.lab.bench.hand_loops import OFFSETS
-from kafka_assets.lab.bench.record_shapes import CHUNK, PARTITIONS, Produced
-from kafka_assets.lab.bench.table_content import Content, of_produced, of_table
+from kafka_assets.lab.bench.record_function import GIVES, write_products
+from kafka_assets.lab.bench.record_shapes import CHUNK, PARTITIONS, Produced, Shape
+from kafka_assets.lab.bench.table_content import Content, of_function, of_produced, of_table
 from kafka_assets.ledger.engine import write
 from kafka_assets.live.decode import Decoder
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
@@ -39,18 +41,27 @@ class Landing:
 
 @dataclass(frozen=True)
 class Course:
-    """From a topic to tables of a database; `expected` is what each of them must have in the end."""
+    """From a topic to tables of a database; `expected` is what each of them must have in the end.
+
+    `products`: each road lands what the function makes of the records, which joins them with this file.
+    """
 
     connection: Connection
     engine: Engine
     topic: str
     records: Produced
     expected: Content
+    products: Path | None = None
+
+    @property
+    def rows(self) -> Shape:
+        """The columns of the tables."""
+        return self.records.shape if self.products is None else GIVES
 
     def empty_table(self) -> Table:
         """A new table, as a stream of these records has it."""
         name = new_name()
-        stream = declare(name=name, topic=self.topic, target=name, schema=self.records.shape.schema)
+        stream = declare(name=name, topic=self.topic, target=name, schema=self.rows.schema)
         schema = Decoder(stream).schema
         return ensure_table(self.engine, road_for(self.engine), name=name, asset=name, schema=schema)
 
@@ -69,7 +80,7 @@ class Course:
     def finish(self, landing: Landing, *, road: str) -> None:
         """See that the table has what was produced, and drop it; CountsDisagree where it has something else."""
         expected = landing.merged or self.expected
-        found = of_table(self.engine, landing.table, self.records.shape, places=landing.merged is None)
+        found = of_table(self.engine, landing.table, self.rows, places=landing.merged is None)
         if differences := expected.differences(found):
             raise CountsDisagree(
                 f"the road {road!r} landed something else than was produced",
@@ -82,9 +93,14 @@ class Course:
 
 @contextmanager
 def course(
-    connection: Connection, engine: Engine, records: Produced, *, say: Callable[[str], None]
+    connection: Connection,
+    engine: Engine,
+    records: Produced,
+    *,
+    products: Path | None = None,
+    say: Callable[[str], None],
 ) -> Generator[Course]:
-    """These records in a new topic, which goes again."""
+    """These records in a new topic, which goes again; `products`: for the function, the file that is made for it."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     create_topic(connection, topic, partitions=PARTITIONS)
     try:
@@ -92,7 +108,10 @@ def course(
             say(f"producing: {number * CHUNK:,} of {records.records:,} records")
             produce(connection, topic, chunk)
         say("adding up what was produced")
-        yield Course(connection, engine, topic, records, of_produced(records))
+        if products is not None:
+            write_products(products)
+        expected = of_produced(records) if products is None else of_function(records)
+        yield Course(connection, engine, topic, records, expected, products)
     finally:
         delete_topic(connection, topic)
 

@@ -22,7 +22,7 @@ from kafka_assets.lab.bench.record_shapes import produced
 from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.spark_road import COMMAND, PUBLISH, SparkRoad
 from kafka_assets.lab.bench.streaming_road import DIALECT, StreamingRoad, streaming_road
-from kafka_assets.lab.bench.table_content import Content, of_produced
+from kafka_assets.lab.bench.table_content import Content, of_merged
 from kafka_assets.lab.bench.usage import Meter
 from kafka_assets.settings import Settings
 from kafka_assets.sinks.road import road_for
@@ -78,6 +78,8 @@ class Asked:
     shape: str
     rounds: int
     mode: Mode = "append"
+    function: bool = False
+    """Whether each road lands what a function makes of the records, which are of the shape `decimals` then."""
     warm_ups: int = 1
     """Rounds before those that count: the first job of a Spark session takes seconds more than the second."""
 
@@ -109,7 +111,8 @@ def bench_run(
         laps = {road.name: RoadLaps(road.name) for road in roads}
         meter = Meter(_services(state))
         records = produced(asked.shape, asked.records, upsert=asked.mode == "upsert")
-        here = stack.enter_context(course(Connection.of(settings), engine, records, say=say))
+        products = settings.project / "products.parquet" if asked.function else None
+        here = stack.enter_context(course(Connection.of(settings), engine, records, products=products, say=say))
         for number in range(1 - asked.warm_ups, asked.rounds + 1):
             for road in roads if number % 2 else reversed(roads):
                 said = f"round {number} of {asked.rounds}" if number > 0 else "warming up"
@@ -131,12 +134,13 @@ def _streams(engine: Engine, mode: Mode) -> bool:
 def _roads(settings: Settings, engine: Engine, asked: Asked, streams: StreamingRoad | None) -> list[Lander]:
     """What the Spark road stands beside comes before it."""
     if asked.mode == "upsert":
-        merged = of_produced(produced(asked.shape, asked.records, upsert=True), upsert=True)
+        merged = of_merged(produced(asked.shape, asked.records, upsert=True))
         by_hand = [HandRoad(road, merged) for road in replacing_roads(engine.dialect.name)]
         return [*by_hand, SparkRoad(settings), SparkRoad(settings, merged=merged)]
     by_hand = hand_roads(engine.dialect.name)
     fastest = [HandRoad(road) for road in by_hand if road.by == by_hand[-1].by]
-    return [*fastest, BulkLimit(engine.dialect.name), *([] if streams is None else [streams]), SparkRoad(settings)]
+    limits = [] if asked.function else [BulkLimit(engine.dialect.name)]  # it calculates nothing
+    return [*fastest, *limits, *([] if streams is None else [streams]), SparkRoad(settings)]
 
 
 def _rival(roads: Sequence[Lander]) -> str:
