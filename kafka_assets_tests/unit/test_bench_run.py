@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +23,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.decode.decoder import decoder
 from kafka_assets.errors import CountsDisagree
 from kafka_assets.lab.bench.course import Course, Landing
+from kafka_assets.lab.bench.figure_plot import plot
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target
 from kafka_assets.lab.bench.packed_rows import PACKERS, numeric
 from kafka_assets.lab.bench.record_function import GIVES, values_maker
@@ -40,6 +42,7 @@ from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.streams import declare
 
 RECORDS = 1_001
+SVG = "{http://www.w3.org/2000/svg}"
 LOAD = Load((0.5, 1.0), (2.0, 1.5))
 
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
@@ -91,6 +94,25 @@ def test_a_rate_stands_beside_each_of_several_others(laps: list[RoadLaps]) -> No
     figures = figures_of([*laps, third], records=1_000, against=beside, rival="by hand", load=LOAD)
     found = [(one.against, one.ratio) for one in figures if one.name == "spark: command"]
     assert found == [("third", 0.25), ("by hand", 1.0)]
+
+
+def test_the_picture_has_a_bar_for_each_figure_and_its_spread(laps: list[RoadLaps]) -> None:
+    third = RoadLaps("limit: <fast> & good", {"": [1.0, 2.0, 4.0]}, [usage(1.0)])
+    beside = {"spark: clock": ["by hand", third.name]}  # listed twice, drawn once
+    figures = figures_of([third, *laps], records=1_000, against=beside, rival="by hand", load=LOAD)
+    drawn = ElementTree.fromstring(plot(figures, title="what was measured"))
+    texts = [str(one.text) for one in drawn.iter(f"{SVG}text")]
+    for name in (third.name, "by hand", "spark: clock", "spark: command"):
+        assert name in texts
+    assert texts.count("spark: clock") == 1
+    assert texts.count("by hand") == 3  # its rate, its processor time, its memory
+    assert not [one for one in texts if "slowest of" in one]
+    assert texts[-1] == "load average before and after: 0.5, 2.0"
+    widths = {bar.get("y"): float(bar.get("width", "")) for bar in drawn.iter(f"{SVG}rect") if bar.get("x")}
+    rates = sorted(widths.items(), key=lambda one: float(one[0] or ""))[:4]
+    # By what was measured: 500, 250, 1,000 and 250 rows a second.
+    assert [width / rates[2][1] for _, width in rates] == pytest.approx([0.5, 0.25, 1.0, 0.25], rel=1e-2)
+    assert len(list(drawn.iter(f"{SVG}path"))) == 4
 
 
 @shapes
