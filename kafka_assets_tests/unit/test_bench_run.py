@@ -22,6 +22,7 @@ from kafka_assets.audit.bulk import bulk_limit
 from kafka_assets.broker.connection import Connection
 from kafka_assets.decode.decoder import decoder
 from kafka_assets.errors import CountsDisagree
+from kafka_assets.lab.bench.connect_road import connector
 from kafka_assets.lab.bench.course import Course, Landing
 from kafka_assets.lab.bench.figure_plot import plot
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target
@@ -370,6 +371,20 @@ def test_the_jdbc_sink_is_told_where_the_database_is_and_no_password_in_its_addr
     options = jdbc_options(make_url("postgresql+psycopg://me:secret@127.0.0.1:5433/orders"))
     assert options["url"] == "jdbc:postgresql://127.0.0.1:5433/orders?reWriteBatchedInserts=true"
     assert (options["user"], options["password"]) == ("me", "secret")
+
+
+def test_kafka_connect_is_told_the_schema_once_and_no_password_in_an_address() -> None:
+    records = produced("decimals", 10)
+    engine = make_engine("postgresql+psycopg://me:secret@127.0.0.1:5433/orders")
+    config = connector(Course(Connection("nowhere:1"), engine, "orders", records, Content({})), "landed")
+    assert (config["topics"], config["collection.name.format"]) == ("orders", "landed")
+    assert "secret" not in config["connection.url"]
+    assert config["connection.password"] == "secret"
+    schema = json.loads(config["value.converter.schema.content"])
+    fields = {field["field"]: field for field in schema["fields"]}
+    assert list(fields) == list(records.shape.columns)
+    assert fields["price"]["parameters"] == {"scale": "2"}
+    assert fields["placed_at"]["name"].endswith("ZonedTimestamp")  # as text in the record, with its zone
 
 
 def test_times_are_compared_as_seconds_of_utc() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,14 +66,18 @@ class Course:
         return ensure_table(self.engine, road_for(self.engine), name=name, asset=name, schema=schema)
 
     def keyed_table(self) -> str:
-        """A new table whose key is the id, as somebody makes it by hand."""
+        """A new table whose key is the id."""
+        return self.table_by_hand({SOURCE: "BIGINT", PARTITION: "INTEGER", OFFSET: "BIGINT"}, key=["id"])
+
+    def table_by_hand(self, places: Mapping[str, str], *, key: Sequence[str]) -> str:
+        """A new table as somebody makes it by hand: columns for a record's place before those of the records."""
         name, road = new_name(), road_for(self.engine)
         kinds = {one.name: one.type for one in fields_of(declared(self.records.shape.schema, "json"))}
-        columns = [f"{SOURCE} BIGINT", f"{PARTITION} INTEGER", f"{OFFSET} BIGINT"]
+        columns = [f"{column} {kind}" for column, kind in places.items()]
         columns += [f"{column} {road.column_type(kind)}" for column, kind in kinds.items()]
         with write(self.engine) as connection:
             connection.exec_driver_sql(
-                f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY (id)){road.table_options}"
+                f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(key)})){road.table_options}"
             )
         return name
 
