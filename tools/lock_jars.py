@@ -39,10 +39,11 @@ GROUPS = {
 }
 # Of what a group's roots need, what is left out, by organisation.
 LEFT_OUT = {
-    # Drivers of databases that it does not write to here, PostgreSQL's, which is in "jdbc", and Connect's own classes.
+    # Drivers of databases that it does not write to here, PostgreSQL's, which is in "jdbc", and what Connect brings:
+    # a second Jackson meets the first one's modules, and refuses them.
     "debezium-jdbc": {
         "com.microsoft.sqlserver", "com.mysql", "com.oracle.database.jdbc", "org.mariadb.jdbc", "org.postgresql",
-        "com.github.luben", "org.apache.kafka", "org.lz4", "org.xerial.snappy",
+        "com.fasterxml.jackson.core", "com.github.luben", "org.apache.kafka", "org.lz4", "org.xerial.snappy",
     },
 }  # fmt: skip
 HEADER = """\
