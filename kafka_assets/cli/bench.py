@@ -241,7 +241,10 @@ def run_(
     records: Annotated[int, typer.Option(min=1_000, max=10_000_000, help="How many records, in 2 partitions.")] = (
         1_000_000
     ),
-    record: Shape = "plain",
+    record: Annotated[
+        Literal["plain", "decimals", "wide"] | None,
+        typer.Option(help="As for `bench live`; plain, or decimals for a function.", show_default=False),
+    ] = None,
     rounds: Annotated[
         int, typer.Option(min=1, max=100, help="How often each road is taken, after one to warm up.")
     ] = 3,
@@ -249,6 +252,14 @@ def run_(
         Literal["append", "upsert"],
         typer.Option(help="append: beside loops written by hand and others; upsert: of ids that come twice."),
     ] = "append",
+    function: Annotated[
+        bool,
+        typer.Option("--function", help="Each road filters, joins a table of 10,000 rows, and calculates decimals."),
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE.svg", dir_okay=False, writable=True, help="Draw the figures, too."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Land a topic by `kafka-assets run`, by loops written by hand and by what else there is, in turns.
@@ -256,13 +267,21 @@ def run_(
     Broker, Spark and database are started in a folder of their own, and ended. What each road landed is compared with
     what was produced.
     """
+    from kafka_assets.lab.bench.figure_plot import plot
     from kafka_assets.lab.bench.run_roads import Asked, bench_run, machine_load
     from kafka_assets.lab.ending import put_back
     from kafka_assets.services import local_services
     from kafka_assets.settings import Settings
 
+    shape = record or ("decimals" if function else "plain")
+    if function and (mode, shape) != ("append", "decimals"):
+        raise typer.BadParameter(
+            "the function takes records of --record decimals, in mode append", param_hint="--function"
+        )
+    if picture is not None and not picture.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {picture.parent}", param_hint="--plot")
     before = machine_load()
-    asked = Asked(records=records, shape=record, rounds=rounds, mode=mode)
+    asked = Asked(records=records, shape=shape, rounds=rounds, mode=mode, function=function)
     said = err.status("starting a broker, Spark and a database")
     with said as status, local_services() as services, put_back(services.stop):
         project = services.folder / "project"
@@ -276,8 +295,11 @@ def run_(
             spark_remote=services.spark_remote,
         )
         figures = bench_run(settings, url, asked, state=services.folder, before=before, say=status.update)
+    what = f"{mode}, a function" if function else mode
+    title = f"{database}, {records:,} records ({shape}), {what}: medians of {rounds} rounds, and their spread"
+    if picture is not None:
+        picture.write_text(plot(figures, title=title), encoding="utf-8")
     if as_json:
         print_json([asdict(figure) for figure in figures])
         return
-    title = f"{database}, {records:,} records ({record}), {mode}: medians of {rounds} rounds, and their spread"
     print_table(("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title=title)

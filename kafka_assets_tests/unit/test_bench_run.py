@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pyarrow as pa
@@ -21,24 +22,28 @@ from kafka_assets.audit.bulk import bulk_limit
 from kafka_assets.broker.connection import Connection
 from kafka_assets.decode.decoder import decoder
 from kafka_assets.errors import CountsDisagree
+from kafka_assets.lab.bench.connect_road import connector
 from kafka_assets.lab.bench.course import Course, Landing
+from kafka_assets.lab.bench.figure_plot import plot
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target
 from kafka_assets.lab.bench.packed_rows import PACKERS, numeric
+from kafka_assets.lab.bench.record_function import GIVES, values_maker
 from kafka_assets.lab.bench.record_shapes import PARTITIONS, SHAPES, Produced, Shape, produced
 from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.streaming_road import jdbc_options
-from kafka_assets.lab.bench.table_content import Content, of_produced, of_table
+from kafka_assets.lab.bench.table_content import Content, of_function, of_merged, of_produced, of_table
 from kafka_assets.lab.bench.usage import CLIENT, Meter, Usage
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.live.decode import Decoder
-from kafka_assets.schema import declared
+from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.copy_binary import binary
 from kafka_assets.sinks.road import Table, road_for
 from kafka_assets.sinks.tables import ensure_table
 from kafka_assets.streams import declare
 
 RECORDS = 1_001
+SVG = "{http://www.w3.org/2000/svg}"
 LOAD = Load((0.5, 1.0), (2.0, 1.5))
 
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
@@ -93,6 +98,25 @@ def test_a_rate_stands_beside_each_of_several_others(laps: list[RoadLaps]) -> No
     assert found == [("third", 0.25), ("by hand", 1.0)]
 
 
+def test_the_picture_has_a_bar_for_each_figure_and_its_spread(laps: list[RoadLaps]) -> None:
+    third = RoadLaps("limit: <fast> & good", {"": [1.0, 2.0, 4.0]}, [usage(1.0)])
+    beside = {"spark: clock": ["by hand", third.name]}  # listed twice, drawn once
+    figures = figures_of([third, *laps], records=1_000, against=beside, rival="by hand", load=LOAD)
+    drawn = ElementTree.fromstring(plot(figures, title="what was measured"))
+    texts = [str(one.text) for one in drawn.iter(f"{SVG}text")]
+    for name in (third.name, "by hand", "spark: clock", "spark: command"):
+        assert name in texts
+    assert texts.count("spark: clock") == 1
+    assert texts.count("by hand") == 3  # its rate, its processor time, its memory
+    assert not [one for one in texts if "slowest of" in one]
+    assert texts[-1] == "load average before and after: 0.5, 2.0"
+    widths = {bar.get("y"): float(bar.get("width", "")) for bar in drawn.iter(f"{SVG}rect") if bar.get("x")}
+    rates = sorted(widths.items(), key=lambda one: float(one[0] or ""))[:4]
+    # By what was measured: 500, 250, 1,000 and 250 rows a second.
+    assert [width / rates[2][1] for _, width in rates] == pytest.approx([0.5, 0.25, 1.0, 0.25], rel=1e-2)
+    assert len(list(drawn.iter(f"{SVG}path"))) == 4
+
+
 @shapes
 def test_the_records_are_the_same_in_each_form_and_each_time(shape: Shape) -> None:
     records = produced(shape.name, RECORDS)
@@ -141,6 +165,23 @@ def test_rows_packed_by_hand_are_those_of_the_encoder(shape: Shape) -> None:
     ]
     sent = b"".join(binary(rows.select(names), names, first=1))
     decimals = [place + 3 for place in shape.of_kind("DECIMAL(12,2)")]
+    assert _fields(b"".join(packed), decimals) == _fields(sent, decimals)
+
+
+def test_rows_that_the_function_made_are_packed_as_by_the_encoder() -> None:
+    [chunk] = produced("decimals", 200).chunks()
+    made = values_maker()
+    values = [row for record in chunk if (row := made(record)) is not None]
+    assert 100 < len(values) < 200
+    values.append((None,) * len(GIVES.columns))
+    kinds = [(field.name, field.type) for field in fields_of(declared(GIVES.schema, "json"))]
+    schema: Any = pa.schema([("kafka_partition", pa.int32()), ("kafka_offset", pa.int64()), *kinds])
+    rows = pa.Table.from_pylist(
+        [dict(zip(schema.names, (1, offset, *row), strict=True)) for offset, row in enumerate(values)], schema=schema
+    )
+    packed = [PACKERS["paid"](1, offset, GIVES.struct(*row)) for offset, row in enumerate(values)]
+    decimals = [place + 3 for place in GIVES.of_kind("DECIMAL(12,2)")]
+    sent = b"".join(binary(rows, schema.names, first=1))
     assert _fields(b"".join(packed), decimals) == _fields(sent, decimals)
 
 
@@ -203,10 +244,44 @@ def test_a_loop_leaves_in_the_table_what_was_produced(shape: Shape, loop: str, e
     assert of_produced(records).differences(of_table(engine, "landed", shape, places=True)) == []
 
 
-def _loop(engine: Engine, records: Produced, loop: str, *, table: str = "landed") -> None:
+@pytest.mark.parametrize(
+    ("product", "price", "paid"),
+    [
+        (0, "10000.00", "10000.55"),  # the first has no discount
+        (333, "10000.10", "9667.63"),  # 10000.65 × 0.9667 = 9667.628355
+        (1_000, "99999.95", "90000.45"),  # 100000.50 × 0.9
+        (2_500, "10000.43", "7500.74"),  # 10000.98 × 0.75 = 7500.735: half a cent is a cent
+        (4_000, "9999.99", None),  # cheap
+    ],
+)
+def test_the_function_filters_joins_and_calculates(product: int, price: str, paid: str | None) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    record = (70_000 + product, "me", Decimal(price), Decimal("0.55"), at, at, "note")
+    made = values_maker()(record)
+    wanted = (70_000 + product, "me", f"category {product % 40}", Decimal(price), Decimal("0.55"))
+    assert made == (None if paid is None else (*wanted, Decimal(paid), at, at, "note"))
+
+
+def test_a_loop_leaves_in_the_table_what_the_function_makes(engine: Engine) -> None:
+    records = produced("decimals", RECORDS)
+    expected = of_function(records)
+    assert RECORDS * 0.85 < expected.facts["rows"] < RECORDS * 0.95
+    course = Course(Connection("nowhere:1"), engine, "orders", records, expected, Path("products.parquet"))
+    table = course.empty_table().name
+    _loop(engine, records, "msgspec + executemany", table=table, function=True)
+    course.finish(Landing(table, {}), road="by hand")
+    again = course.empty_table().name
+    _loop(engine, records, "msgspec + executemany", table=again, function=True)
+    with write(engine) as connection:
+        connection.execute(text(f"UPDATE {again} SET paid = paid + 0.01 WHERE kafka_offset = 7"))
+    with pytest.raises(CountsDisagree, match="paid: sum"):
+        course.finish(Landing(again, {}), road="by hand")
+
+
+def _loop(engine: Engine, records: Produced, loop: str, *, table: str = "landed", function: bool = False) -> None:
     places = ((one.value, number % PARTITIONS, number // PARTITIONS) for number, one in enumerate(_all(records)))
     with engine.connect() as connection, connection.begin():
-        LOOPS[loop](connection, Target(table, records.shape), [Message(*place) for place in places])
+        LOOPS[loop](connection, Target(table, records.shape, function), [Message(*place) for place in places])
 
 
 def _all(records: Produced) -> list[Any]:
@@ -216,7 +291,7 @@ def _all(records: Produced) -> list[Any]:
 @shapes
 def test_a_loop_that_replaces_leaves_the_last_record_of_each_id(shape: Shape, engine: Engine) -> None:
     records = produced(shape.name, RECORDS, upsert=True)
-    expected = of_produced(records, upsert=True)
+    expected = of_merged(records)
     course = Course(Connection("nowhere:1"), engine, "orders", records, of_produced(records))
     table = course.keyed_table()
     _loop(engine, records, "msgspec + executemany, replacing", table=table)
@@ -262,7 +337,7 @@ def test_a_row_that_is_another_one_is_seen(harm: str, seen: str, engine: Engine)
 def test_of_an_id_that_came_again_the_last_record_is_expected() -> None:
     records = produced("plain", 10, upsert=True)
     [rows] = records.chunks()
-    expected = of_produced(records, upsert=True).facts
+    expected = of_merged(records).facts
     assert expected["rows"] == 4
     last = {row[0]: row[2] for row in rows}
     assert expected["amount: sum"] == sum(round(amount * 100) for amount in last.values())
@@ -297,6 +372,20 @@ def test_the_jdbc_sink_is_told_where_the_database_is_and_no_password_in_its_addr
     options = jdbc_options(make_url("postgresql+psycopg://me:secret@127.0.0.1:5433/orders"))
     assert options["url"] == "jdbc:postgresql://127.0.0.1:5433/orders?reWriteBatchedInserts=true"
     assert (options["user"], options["password"]) == ("me", "secret")
+
+
+def test_kafka_connect_is_told_the_schema_once_and_no_password_in_an_address() -> None:
+    records = produced("decimals", 10)
+    engine = make_engine("postgresql+psycopg://me:secret@127.0.0.1:5433/orders")
+    config = connector(Course(Connection("nowhere:1"), engine, "orders", records, Content({})), "landed")
+    assert (config["topics"], config["collection.name.format"]) == ("orders", "landed")
+    assert "secret" not in config["connection.url"]
+    assert config["connection.password"] == "secret"
+    schema = json.loads(config["value.converter.schema.content"])
+    fields = {field["field"]: field for field in schema["fields"]}
+    assert list(fields) == list(records.shape.columns)
+    assert fields["price"]["parameters"] == {"scale": "2"}
+    assert fields["placed_at"]["name"].endswith("ZonedTimestamp")  # as text in the record, with its zone
 
 
 def test_times_are_compared_as_seconds_of_utc() -> None:

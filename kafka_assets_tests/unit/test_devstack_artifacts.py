@@ -47,7 +47,8 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def test_the_lock_names_every_service_and_no_host() -> None:
-    assert set(read_lock()) == {"kafka", "kafka-tools", "spark-connector", "jdbc", "postgresql", "mariadb", "registry"}
+    services = {"kafka", "kafka-tools", "spark-connector", "postgresql", "mariadb", "registry"}
+    assert set(read_lock()) == services | {"jdbc", "connect", "debezium-jdbc"}
     assert "://" not in artifacts.LOCK.read_text(encoding="utf-8")
 
 

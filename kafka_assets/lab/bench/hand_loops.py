@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 from kafka_assets.broker.assigned import assigned
 from kafka_assets.broker.connection import Connection
 from kafka_assets.lab.bench.packed_rows import HEAD, PACKERS, TAIL
+from kafka_assets.lab.bench.record_function import GIVES, row_maker
 from kafka_assets.lab.bench.record_shapes import Shape, Values
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 
@@ -34,15 +35,21 @@ OFFSETS = "bench_offsets"
 
 @dataclass(frozen=True)
 class Target:
-    """Where the rows go, and what records they are made of."""
+    """Where the rows go, and what records they are made of; `function`: its rows, instead of the records'."""
 
     table: str
     shape: Shape
+    function: bool = False
+
+    @property
+    def rows(self) -> Shape:
+        """The table's own columns."""
+        return GIVES if self.function else self.shape
 
     @property
     def columns(self) -> tuple[str, ...]:
         """In the order in which all loops send them."""
-        return (SOURCE, PARTITION, OFFSET, *self.shape.columns)
+        return (SOURCE, PARTITION, OFFSET, *self.rows.columns)
 
 
 @dataclass(frozen=True)
@@ -136,9 +143,10 @@ def msgspec_load_data(connection: SqlConnection, target: Target, messages: list[
 
 def msgspec_copy_binary(connection: SqlConnection, target: Target, messages: list[Any]) -> None:
     """A typed decoder, and rows packed by hand for PostgreSQL's binary COPY, in one write."""
-    decode, packed, parts = msgspec.json.Decoder(target.shape.struct).decode, PACKERS[target.shape.name], [HEAD]
+    made, packed, parts = _row_maker(target), PACKERS[target.rows.name], [HEAD]
     for message in messages:
-        parts.append(packed(message.partition(), message.offset(), decode(message.value())))
+        if (row := made(message.value())) is not None:
+            parts.append(packed(message.partition(), message.offset(), row))
     parts.append(TAIL)
     statement = f"COPY {target.table} ({', '.join(target.columns)}) FROM STDIN (FORMAT BINARY)"
     raw = cast("Any", connection.connection.driver_connection)
@@ -146,19 +154,35 @@ def msgspec_copy_binary(connection: SqlConnection, target: Target, messages: lis
         copy.write(b"".join(parts))
 
 
-def _typed(target: Target) -> Callable[[bytes], Sequence[Any]]:
+def _row_maker(target: Target) -> Callable[[bytes], Any | None]:
+    """By a typed decoder, and the function where there is one: it leaves records out."""
     decode = msgspec.json.Decoder(target.shape.struct).decode
-    return lambda value: msgspec.structs.astuple(decode(value))
+    if not target.function:
+        return decode
+    made = row_maker()
+    return lambda value: made(decode(value))
+
+
+def _typed(target: Target) -> Callable[[bytes], Sequence[Any] | None]:
+    made = _row_maker(target)
+
+    def values(value: bytes) -> Sequence[Any] | None:
+        row = made(value)
+        return None if row is None else msgspec.structs.astuple(row)
+
+    return values
 
 
 def _rows(
-    connection: SqlConnection, target: Target, messages: Sequence[Any], decode: Callable[[bytes], Sequence[Any]]
+    connection: SqlConnection, target: Target, messages: Sequence[Any], decode: Callable[[bytes], Sequence[Any] | None]
 ) -> list[Values]:
     """The records as the driver takes them, each with its place before it."""
-    turned = _turned(connection.dialect.name, target.shape)
+    turned = _turned(connection.dialect.name, target.rows)
     rows: list[Values] = []
     for message in messages:
-        values = list(decode(message.value()))
+        if (made := decode(message.value())) is None:
+            continue
+        values = list(made)
         for place, turn in turned:
             if values[place] is not None:
                 values[place] = turn(values[place])

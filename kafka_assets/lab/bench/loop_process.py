@@ -129,7 +129,7 @@ def main() -> None:
         topic=job["topic"],
         partitions=job["partitions"],
         records=job["records"],
-        target=Target(job["table"], SHAPES[job["shape"]]),
+        target=Target(job["table"], SHAPES[job["shape"]], function=job["function"]),
     )
     began = time.process_time()
     with seldom_collected():  # for all roads: a good engineer finds that out, too

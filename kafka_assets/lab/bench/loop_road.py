@@ -49,7 +49,8 @@ def landed_by_loops(course: Course, road: Road, *, batch: int | None = None, mer
     job = {
         "road": road.by, "bootstrap": connection.bootstrap_servers, "properties": dict(connection.properties),
         "url": course.engine.url.render_as_string(hide_password=False), "topic": course.topic, "table": table,
-        "holds": holds, "shape": records.shape.name, "batch": Limits().records if batch is None else batch,
+        "holds": holds, "shape": records.shape.name,
+        "function": course.products is not None, "batch": Limits().records if batch is None else batch,
     }  # fmt: skip
     shares = [list(range(first, PARTITIONS, road.processes)) for first in range(road.processes)]
     times = together(

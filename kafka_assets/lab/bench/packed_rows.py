@@ -56,6 +56,18 @@ def decimals(partition: int, offset: int, one: Any) -> bytes:
     return front + customer + amounts + _DECIMALS_TIMES(8, placed, 8, shipped, len(note)) + note
 
 
+def paid(partition: int, offset: int, one: Any) -> bytes:
+    """A row that the function made."""
+    if None in msgspec.structs.astuple(one):
+        return _with_nulls(partition, offset, one)
+    customer, category, note = one.customer.encode(), one.category.encode(), one.note.encode()
+    placed, shipped = (one.placed_at - _EPOCH) // _MICROSECOND, (one.shipped_at - _EPOCH) // _MICROSECOND
+    front = _DECIMALS_FRONT(12, 8, 1, 4, partition, 8, offset, 8, one.id, len(customer))
+    texts = customer + _LENGTH(len(category)) + category
+    amounts = numeric(one.price) + numeric(one.tax) + numeric(one.paid)
+    return front + texts + amounts + _DECIMALS_TIMES(8, placed, 8, shipped, len(note)) + note
+
+
 def wide(partition: int, offset: int, one: Any) -> bytes:
     """A row of the shape `wide`: all that has a width stands before all texts."""
     values = msgspec.structs.astuple(one)
@@ -103,5 +115,5 @@ def _field(value: Any) -> bytes:
     return struct.pack(">id" if isinstance(value, float) else ">iq", 8, value)
 
 
-PACKERS: dict[str, Packer] = {"plain": plain, "decimals": decimals, "wide": wide}
+PACKERS: dict[str, Packer] = {"plain": plain, "decimals": decimals, "wide": wide, "paid": paid}
 """By the name of the shape."""

@@ -15,13 +15,14 @@ from kafka_assets.audit.bench import Figure
 from kafka_assets.audit.bulk import bulk_limit, means_of
 from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.broker.connection import Connection
+from kafka_assets.lab.bench.connect_road import ConnectRoad, connect_road
 from kafka_assets.lab.bench.course import Course, Landing, course
 from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops, replacing_roads
 from kafka_assets.lab.bench.record_shapes import produced
 from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.spark_road import COMMAND, PUBLISH, SparkRoad
 from kafka_assets.lab.bench.streaming_road import DIALECT, StreamingRoad, streaming_road
-from kafka_assets.lab.bench.table_content import Content, of_produced
+from kafka_assets.lab.bench.table_content import Content, of_merged
 from kafka_assets.lab.bench.usage import Meter, service_parts
 from kafka_assets.settings import Settings
 from kafka_assets.sinks.road import road_for
@@ -77,6 +78,8 @@ class Asked:
     shape: str
     rounds: int
     mode: Mode = "append"
+    function: bool = False
+    """Whether each road lands what a function makes of the records, which are of the shape `decimals` then."""
     warm_ups: int = 1
     """Rounds before those that count: the first job of a Spark session takes seconds more than the second."""
 
@@ -103,17 +106,18 @@ def bench_run(
     """
     with ExitStack() as stack:
         engine = stack.enter_context(scratch_ledger(url))
-        streams = stack.enter_context(streaming_road()) if _streams(engine, asked.mode) else None
-        roads = _roads(settings, engine, asked, streams)
+        warm = _warm_roads(settings, engine, asked, stack)
+        roads = _roads(settings, engine, asked, warm)
         laps = {road.name: RoadLaps(road.name) for road in roads}
         meter = Meter(service_parts(state))
         records = produced(asked.shape, asked.records, upsert=asked.mode == "upsert")
-        here = stack.enter_context(course(Connection.of(settings), engine, records, say=say))
+        products = settings.project / "products.parquet" if asked.function else None
+        here = stack.enter_context(course(Connection.of(settings), engine, records, products=products, say=say))
         for number in range(1 - asked.warm_ups, asked.rounds + 1):
             for road in roads if number % 2 else reversed(roads):
                 said = f"round {number} of {asked.rounds}" if number > 0 else "warming up"
                 say(f"{said}: {road.name}")
-                child = streams.process.pid if streams is not None and road is streams else None
+                child = next((one.process.pid for one in warm if one is road), None)
                 landing, usage = meter.measured(lambda road=road: road.land(here), child=child)
                 here.finish(landing, road=road.name)
                 if number > 0:
@@ -123,19 +127,28 @@ def bench_run(
     return figures_of(list(laps.values()), records=asked.records, against=_against(roads), rival=rival, load=load)
 
 
-def _streams(engine: Engine, mode: Mode) -> bool:
-    return engine.dialect.name == DIALECT and mode == "append"
+def _warm_roads(
+    settings: Settings, engine: Engine, asked: Asked, stack: ExitStack
+) -> list[StreamingRoad | ConnectRoad]:
+    """Those whose processes live on from landing to landing; Connect's transformations join no table."""
+    if engine.dialect.name != DIALECT or asked.mode != "append":
+        return []
+    streams = stack.enter_context(streaming_road())
+    return [streams] if asked.function else [stack.enter_context(connect_road(settings.require_broker())), streams]
 
 
-def _roads(settings: Settings, engine: Engine, asked: Asked, streams: StreamingRoad | None) -> list[Lander]:
+def _roads(
+    settings: Settings, engine: Engine, asked: Asked, warm: Sequence[StreamingRoad | ConnectRoad]
+) -> list[Lander]:
     """What the Spark road stands beside comes before it."""
     if asked.mode == "upsert":
-        merged = of_produced(produced(asked.shape, asked.records, upsert=True), upsert=True)
+        merged = of_merged(produced(asked.shape, asked.records, upsert=True))
         by_hand = [HandRoad(road, merged) for road in replacing_roads(engine.dialect.name)]
         return [*by_hand, SparkRoad(settings), SparkRoad(settings, merged=merged)]
     by_hand = hand_roads(engine.dialect.name)
     fastest = [HandRoad(road) for road in by_hand if road.by == by_hand[-1].by]
-    return [*fastest, BulkLimit(engine.dialect.name), *([] if streams is None else [streams]), SparkRoad(settings)]
+    limits = [] if asked.function else [BulkLimit(engine.dialect.name)]  # it calculates nothing
+    return [*fastest, *limits, *warm, SparkRoad(settings)]
 
 
 def _rival(roads: Sequence[Lander]) -> str:

@@ -23,6 +23,17 @@ from kafka_assets.settings import Settings
 PUBLISH, COMMAND = "publish clock", "whole command"
 BEFORE, AFTER = "before its first transaction", "after its last COMMIT"
 _COMMAND = [sys.executable, "-c", "from kafka_assets.cli import main; main()", "run", "--until-caught-up", "--json"]
+_FUNCTION = """\
+from pyspark.sql import DataFrame
+
+from kafka_assets import kafka_asset
+from kafka_assets.lab.bench.spark_function import paid
+
+
+@kafka_asset(topic={topic!r}, target={asset!r}, schema={schema!r})
+def {asset}(records: DataFrame) -> DataFrame:
+    return paid(records, {products!r})
+"""
 _SAID = 2_000
 """Characters of what a failed command said last."""
 
@@ -64,12 +75,17 @@ class SparkRoad:
         return Landing(asset, clocks, self.merged, fixed)
 
     def _declare(self, course: Course, asset: str) -> None:
+        folder = self.settings.streams
+        folder.mkdir(parents=True, exist_ok=True)
+        if course.products is not None:
+            schema, products = course.records.shape.schema, str(course.products)
+            source = _FUNCTION.format(asset=asset, topic=course.topic, schema=schema, products=products)
+            Path(folder, "bench.py").write_text(source, encoding="utf-8")
+            return
         attributes = {
             "name": asset, "topic": course.topic, "target": asset, "schema": course.records.shape.schema,
             **({} if self.merged is None else {"mode": "upsert", "key": ["id"]}),
         }  # fmt: skip
-        folder = self.settings.streams
-        folder.mkdir(parents=True, exist_ok=True)
         declared = {"type": "kafka_assets.KafkaTopic", "attributes": attributes}
         Path(folder, "bench.yaml").write_text(yaml.safe_dump(declared), encoding="utf-8")
 

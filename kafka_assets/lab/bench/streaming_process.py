@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from kafka_assets.lab.bench.spark_function import paid
 from kafka_assets.records import OFFSET, PARTITION, SOURCE
 from kafka_assets.spark.session import open_session
 
@@ -35,6 +36,8 @@ def land(session: SparkSession, job: dict[str, Any]) -> float:
         f.col("offset").alias(OFFSET),
         f.from_json(f.col("value").cast("string"), job["schema"]).alias("record"),
     ).select(SOURCE, PARTITION, OFFSET, "record.*")
+    if job["products"] is not None:
+        rows = paid(rows, job["products"])
 
     def write(batch: DataFrame, number: int) -> None:
         batch.write.format("jdbc").mode("append").options(**job["jdbc"], dbtable=job["table"]).save()

@@ -40,6 +40,7 @@ class StreamingRoad:
         job = {
             "bootstrap": course.connection.bootstrap_servers, "topic": course.topic, "table": table,
             "schema": course.records.shape.schema, "jdbc": jdbc_options(course.engine.url),
+            "products": None if course.products is None else str(course.products),
         }  # fmt: skip
         tell(self.process, json.dumps(job))
         seconds = float(json.loads(self.heard()))

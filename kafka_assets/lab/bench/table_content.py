@@ -6,13 +6,14 @@ All that is summed is a whole number, and no sum depends on the order of its row
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Engine, text
 
+from kafka_assets.lab.bench.record_function import GIVES, values_maker
 from kafka_assets.lab.bench.record_shapes import PARTITIONS, Kind, Produced, Shape, Values
 from kafka_assets.ledger.engine import read
 from kafka_assets.records import OFFSET, PARTITION
@@ -38,28 +39,53 @@ class Content:
         ]
 
 
-def of_produced(records: Produced, *, upsert: bool = False) -> Content:
-    """What a table must have: all records, or of each id the last one."""
+def of_produced(records: Produced) -> Content:
+    """What a table must have that gets all records."""
+    return _of_rows(records.shape, _numbered(records))
+
+
+def of_function(records: Produced) -> Content:
+    """What a table must have that gets what the function makes of them."""
+    made = values_maker()
+    return _of_rows(
+        GIVES,
+        (
+            [(number, row) for number, record in chunk if (row := made(record)) is not None]
+            for chunk in _numbered(records)
+        ),
+    )
+
+
+def of_merged(records: Produced) -> Content:
+    """What a table must have in which of each id the last record stands."""
     totals = _Totals(records.shape)
-    last: dict[int, Values] = {}
-    start = pairs = 0
+    last = {row[0]: row for rows in records.chunks() for row in rows}
+    totals.add(list(last.values()))
+    return Content(totals.facts())
+
+
+def _numbered(records: Produced) -> Iterator[list[tuple[int, Values]]]:
+    """The records in chunks, with their numbers: they went into the partitions in turns."""
+    start = 0
     for rows in records.chunks():
-        pairs += sum(
-            (number // PARTITIONS % _OFFSETS) * (row[0] % _IDS) for number, row in enumerate(rows, start=start)
-        )
+        yield list(enumerate(rows, start=start))
         start += len(rows)
-        if upsert:
-            last.update((row[0], row) for row in rows)
-        else:
-            totals.add(rows)
-    if upsert:
-        totals.add(list(last.values()))
-        return Content(totals.facts())
-    ends = {
-        f"{OFFSET}s of partition {partition}": _span(0, records.in_partition(partition))
-        for partition in range(PARTITIONS)
-    }
-    return Content({**totals.facts(), "distinct places": records.records, "places × ids": pairs, **ends})
+
+
+def _of_rows(shape: Shape, chunks: Iterable[Sequence[tuple[int, Values]]]) -> Content:
+    """Rows with the numbers of their records, each of a record of its own."""
+    totals, pairs, count = _Totals(shape), 0, 0
+    spans: dict[int, tuple[int, int]] = {}
+    for rows in chunks:
+        count += len(rows)
+        totals.add([row for _, row in rows])
+        for number, row in rows:
+            partition, offset = number % PARTITIONS, number // PARTITIONS
+            pairs += (offset % _OFFSETS) * (row[0] % _IDS)
+            first, _ = spans.get(partition, (offset, 0))
+            spans[partition] = first, offset + 1
+    ends = {f"{OFFSET}s of partition {partition}": _span(*span) for partition, span in spans.items()}
+    return Content({**totals.facts(), "distinct places": count, "places × ids": pairs, **ends})
 
 
 def of_table(engine: Engine, table: str, shape: Shape, *, places: bool) -> Content:
@@ -95,6 +121,8 @@ class _Totals:
         self._found: dict[str, list[Any]] = {}
 
     def add(self, rows: list[Values]) -> None:
+        if not rows:
+            return
         self._rows += len(rows)
         for (name, kind), column in zip(self._shape.columns.items(), zip(*rows, strict=True), strict=True):
             numbers = _numbers(kind, column)
