@@ -20,13 +20,16 @@ _CONDITIONS = tuple(
     for what in ("SESSION_CHANGED", "SESSION_CLOSED", "SESSION_NOT_FOUND", "OPERATION_NOT_FOUND", "OPERATION_ABANDONED")
 )
 
+_LOST_RECORDS = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+"""Those that were held for a chunk: they are not read again for it."""
+
 _SAID = (
     "Please create a new Spark Session to reconnect",  # another server answers at the old address
     "Cannot invoke RPC on closed channel",
     "Channel closed!",
     "stopped SparkContext",
     "SparkContext was shut down",
-    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",  # an executor is gone with the records that it held for a chunk
+    _LOST_RECORDS,
 )
 
 _UNGIVEN = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
@@ -55,6 +58,13 @@ def reached() -> Generator[None]:
             raise known from error
         if not unreached(error):
             raise
+        if _LOST_RECORDS in str(error):
+            raise SparkUnavailable(
+                "Spark has lost an executor, and with it the records that it held for the run's function",
+                why=told(error),
+                cure="nothing: the slices are asked for again. If it happens often, see why executors end "
+                "(their memory, machines that are taken away)",
+            ) from error
         raise SparkUnavailable(
             "Spark cannot be reached, or has lost its session",
             why=told(error),

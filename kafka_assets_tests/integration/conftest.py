@@ -19,6 +19,7 @@ from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets_tests.integration.databases import DATABASES, emptied, ledger
 from kafka_assets_tests.integration.project import Landing
+from kafka_assets_tests.spark_cluster import SparkCluster, spark_cluster
 
 _names = (f"stream_{os.getpid()}_{number}" for number in itertools.count(1))
 
@@ -74,6 +75,13 @@ def sqlite(tmp_path: Path) -> Iterator[Engine]:
     ensure_schema(made)
     yield made
     made.dispose()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A real Spark cluster of two workers; it ends with the module, since it takes memory of six processes."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
 
 
 @pytest.fixture

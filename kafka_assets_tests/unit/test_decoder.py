@@ -16,7 +16,7 @@ from kafka_assets.decode.contract import Decoded, Reason
 from kafka_assets.decode.decoder import JsonValues, decoder
 from kafka_assets.decode.tombstones import Tombstones
 from kafka_assets.schema import declared
-from kafka_assets_tests.corpus import json_mutants, numbers
+from kafka_assets_tests.corpus import json_mutants, numbers, utf8
 from kafka_assets_tests.corpus.json_mutants import mutants
 from kafka_assets_tests.corpus.judge import judge
 
@@ -100,6 +100,13 @@ def test_spoiled_records_of_a_schema_that_is_read_in_bulk(seed: int) -> None:
 def test_numbers_in_every_way_they_are_written(seed: int) -> None:
     check(numbers.SCHEMA, numbers.number_records(2_000, seed=seed))
     check("n DECIMAL(12,2), l BIGINT, d DOUBLE, g FLOAT", among_good(numbers.number_records(500, seed=seed), GOOD))
+
+
+@pytest.mark.slow
+def test_text_that_is_utf8_and_text_that_nearly_is() -> None:
+    bad = check(utf8.SCHEMA, utf8.utf8_records()).bad
+    assert {one.code for one in bad.values()} == {"encoding", "not_json", "does_not_fit"}
+    check("id BIGINT, note STRING, s STRUCT<x: STRING>", among_good(utf8.utf8_records(), GOOD, every=3))
 
 
 @pytest.mark.slow

@@ -25,10 +25,6 @@ class Answer(grpc.RpcError):
     "error",
     [
         SparkConnectGrpcException(message="refused", grpc_status_code=grpc.StatusCode.UNAVAILABLE),
-        SparkConnectGrpcException(
-            message="[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_3_0 not found!",
-            grpc_status_code=grpc.StatusCode.INTERNAL,
-        ),
         SparkConnectGrpcException(message="The handle is invalid.", errorClass="INVALID_HANDLE.SESSION_NOT_FOUND"),
         SparkConnectGrpcException(message="[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid."),
         PySparkAssertionError("Received incorrect … Please create a new Spark Session to reconnect. (a != b)"),
@@ -43,6 +39,13 @@ def test_a_connection_or_session_that_is_gone_may_come_back(error: Exception) ->
         raise error
     assert isinstance(found.value, Retryable)
     assert found.value.__cause__ is error
+
+
+def test_records_that_were_lost_with_their_executor_are_asked_for_again_and_no_slices_fault() -> None:
+    said = "Job aborted: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_3_0 not found!"
+    with pytest.raises(SparkUnavailable, match=r"lost an executor.*asked for again") as found, reached():
+        raise SparkConnectGrpcException(message=said, grpc_status_code=grpc.StatusCode.INTERNAL)
+    assert fault_of(found.value) is Fault.PASSING
 
 
 def test_what_kafka_did_not_give_spark_is_asked_for_again_and_no_slices_fault() -> None:
