@@ -17,7 +17,7 @@ from kafka_assets import cli
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
+def signals_kept() -> Iterator[None]:
     """A command is a process's last act, and need not give back the signals that it took."""
     taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -53,7 +53,7 @@ class Commands:
         # Nobody is there to answer: a question that is asked all the same ends the command.
         self.monkeypatch.setattr(sys, "stdin", io.StringIO())
         self.capsys.readouterr()
-        with pytest.raises(SystemExit) as ended, _signals_kept():
+        with pytest.raises(SystemExit) as ended, signals_kept():
             cli.main()
         shown = self.capsys.readouterr()
         said = Said(int(ended.value.code or 0), shown.out, shown.err)

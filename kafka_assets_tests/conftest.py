@@ -70,9 +70,6 @@ def pytest_collection_finish() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A folder for the services of this run, which its first process makes, and its workers are told of."""
     gc.disable()  # until all is imported
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell's background jobs, a CI's too, ignore Ctrl-C, and so do their children: some tests press it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     if worker := getattr(config, "workerinput", None):
         config.stash[SERVICES] = Path(worker["services"])
         return

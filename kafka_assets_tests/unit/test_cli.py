@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from kafka_assets import cli
+from kafka_assets_tests.commands import signals_kept
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", ["kafka-assets", *arguments])
-    with pytest.raises(SystemExit) as ended:
+    with signals_kept(), pytest.raises(SystemExit) as ended:
         cli.main()
     return int(ended.value.code or 0)
 
