@@ -141,7 +141,8 @@ class Nursery:
             connection.close()
             from dagster._cli.api import execute_run_command
 
-            cast("Any", execute_run_command).callback(asked["args"], None)
+            # By its command line, which Dagster's own launcher uses, too: the function behind it has changed.
+            execute_run_command.main([asked["args"]], standalone_mode=False)
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
