@@ -9,12 +9,13 @@ SECONDS ?= 3600
 # On two cores: half of what a test takes it waits, for a broker, a lock or a lease.
 WORKERS ?= 6
 MUTANTS ?=
+ONLY ?=
 RUNS ?=
 KILLS ?=
 # Where this is set, each of hundreds of processes compiles all that it imports, and pytest rewrites every test anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast properties mutants memory campaign soak-sessions soak-up soak-mixed screenshots lint setup lock jars-lock clean
+.PHONY: demo test test-fast properties mutants versions memory campaign soak-sessions soak-up soak-mixed screenshots lint setup lock jars-lock clean
 
 demo: setup ## land a sample topic; EXIT=1 ends it when verified, RECORDS=n says how many
 	$(BIN)/kafka-assets demo $(if $(RECORDS),--records $(RECORDS)) $(if $(EXIT),--exit)
@@ -31,6 +32,9 @@ properties: setup ## many random programs on every database; PROPERTIES=sqlite=5
 
 mutants: setup ## breaks the code in a copy, one line at a time, and sees that tests notice; MUTANTS=word chooses
 	$(BIN)/python -m kafka_assets_tests.mutants $(MUTANTS)
+
+versions: setup ## the oldest and the newest libraries that pyproject.toml allows, tested; ONLY=oldest; goes on if interrupted
+	$(BIN)/python -m kafka_assets_tests.ranges $(ONLY)
 
 memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, on every database
 	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py

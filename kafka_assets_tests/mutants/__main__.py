@@ -6,7 +6,6 @@ nor the mutant changes, so that a run that was ended goes on where it was. Words
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -24,8 +23,8 @@ from rich.table import Table
 
 from kafka_assets_tests.mutants.catalogue import MUTANTS
 from kafka_assets_tests.mutants.mutant import Mutant
+from kafka_assets_tests.tree import TREE, tree_digest
 
-TREE = Path(__file__).parents[2]
 KEPT = TREE / ".mutants.json"
 LONGEST = 300
 """Seconds for the tests of one mutant; what hangs is not caught."""
@@ -34,7 +33,7 @@ LEFT_OUT = (".*", "__pycache__", "build", "dist", "*.egg-info", "spark-warehouse
 
 def main(*words: str) -> int:
     chosen = [one for one in MUTANTS if all(word in one.name for word in words)]
-    tree = _digest()
+    tree = tree_digest(without=Path(__file__).parent)
     kept: dict[str, dict[str, str]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     done = {one.name for one in chosen if kept.get(one.name, {}).get("of") == f"{tree}-{one.digest}"}
     left = [one for one in chosen if one.name not in done]
@@ -115,15 +114,6 @@ def _see_that_the_copy_is_imported(copy: Path) -> None:
 
 def _environment(copy: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(copy.parent / "hypothesis")}
-
-
-def _digest() -> str:
-    """Of the tree as far as a test's result hangs on it."""
-    found = hashlib.sha256()
-    for path in sorted([*TREE.glob("kafka_assets*/**/*.py"), *TREE.glob("kafka_assets/**/*.sql")]):
-        if path.parent != Path(__file__).parent:
-            found.update(path.read_bytes())
-    return found.hexdigest()[:16]
 
 
 def _short(test: str) -> str:

@@ -24,7 +24,12 @@ OLD_FORM = (
     "event_log_storage: {module: dagster_postgres.event_log, class: PostgresEventLogStorage,"
     " config: {postgres_url: {env: EVENTS}}}"
 )
+STANDARD_WORKS = make_url("postgresql://db/x").get_dialect().driver == "psycopg2"
+"""With SQLAlchemy 2.0, the line that the lock takes; with 2.1, which is allowed, it is one more that is refused."""
+BROKEN = [PSYCOPG_3, CUSTOM, OLD_FORM, *([] if STANDARD_WORKS else [STANDARD])]
+EVENTS = "postgresql+psycopg://dagster:secret@db/dagster"
 WORKING = [
+    *([STANDARD] if STANDARD_WORKS else []),
     "",
     "telemetry: {enabled: false}",
     "storage: {sqlite: {base_dir: history}}",
@@ -41,10 +46,10 @@ def home(folder: Path, config: str) -> dict[str, str]:
     return {"DAGSTER_HOME": str(folder)}
 
 
-@pytest.mark.parametrize("config", [PSYCOPG_3, CUSTOM, OLD_FORM])
+@pytest.mark.parametrize("config", BROKEN)
 def test_a_storage_with_the_driver_that_dagster_does_not_speak_to_is_refused(tmp_path: Path, config: str) -> None:
     with pytest.raises(SettingsError, match="no run's event could be stored") as refused:
-        refuse_storage({"EVENTS": "postgresql+psycopg://dagster:secret@db/dagster", **home(tmp_path, config)})
+        refuse_storage({"EVENTS": EVENTS, **home(tmp_path, config)})
     assert "SQLAlchemy<2.1" in refused.value.cure
     assert "secret" not in str(refused.value)
 
@@ -54,34 +59,28 @@ def test_every_other_instance_is_taken(tmp_path: Path, config: str) -> None:
     refuse_storage(home(tmp_path, config))
 
 
-def test_the_standard_form_depends_on_the_line_of_sqlalchemy(tmp_path: Path) -> None:
-    """The lock takes the line with which it works; a newer one, which is allowed, refuses it."""
-    if make_url("postgresql://db/x").get_dialect().driver == "psycopg2":
-        refuse_storage(home(tmp_path, STANDARD))
-    else:
-        with pytest.raises(SettingsError, match="psycopg2"):
-            refuse_storage(home(tmp_path, STANDARD))
-
-
 def test_no_dagster_yaml_is_no_trouble(tmp_path: Path) -> None:
     refuse_storage({})
     refuse_storage({"DAGSTER_HOME": str(tmp_path / "nowhere")})
 
 
+@pytest.mark.parametrize("config", BROKEN)
 def test_a_code_location_with_such_an_instance_is_refused_as_it_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
     @dg.asset
     def plain() -> None: ...
 
-    monkeypatch.setenv("DAGSTER_HOME", home(tmp_path, PSYCOPG_3)["DAGSTER_HOME"])
+    monkeypatch.setenv("EVENTS", EVENTS)
+    monkeypatch.setenv("DAGSTER_HOME", home(tmp_path, config)["DAGSTER_HOME"])
     with pytest.raises(SettingsError, match="no run's event could be stored"):
         build_definitions([plain])
 
 
 @pytest.mark.slow
-def test_the_doctor_names_such_an_instance(tmp_path: Path) -> None:
-    environ = home(tmp_path, PSYCOPG_3)
+@pytest.mark.parametrize("config", BROKEN)
+def test_the_doctor_names_such_an_instance(tmp_path: Path, config: str) -> None:
+    environ = {"EVENTS": EVENTS, **home(tmp_path, config)}
     found = {one.check: one for one in examine(tmp_path, environ=environ)}
     assert found["dagster"].status == "failed"
     assert "SQLAlchemy<2.1" in found["dagster"].cure
