@@ -50,10 +50,17 @@ PARTS = {
         "::test_a_run_killed_in_its_transaction_with_what_it_was_forked_from_is_taken_over_exactly",
         f"{HERE}/acceptance/test_without_a_daemon.py::test_run_lands_all_that_was_there_and_says_so",
     ),
-    "postgresql": (
+    "databases": (
         f"{HERE}/integration/test_dagster_on_postgresql.py",
         f"{HERE}/integration/test_landing_servers.py::test_a_topic_lands_exactly_and_a_replay_replaces[postgresql]",
         f"{HERE}/integration/test_tick_servers.py",
+        f"{HERE}/integration/test_publish.py",
+    ),
+    "broker": (
+        f"{HERE}/integration/test_broker_offsets.py",
+        f"{HERE}/integration/test_broker_records.py",
+        f"{HERE}/integration/test_consumer.py",
+        f"{HERE}/integration/test_producer.py",
     ),
 }
 """Of each its arguments to pytest."""

@@ -86,7 +86,10 @@ def _table(table: Table, dialect: Dialect) -> Iterator[str]:
         lines.append((said, compiler.process(constraint)))
     body = ",\n".join((f"    -- {said}\n" if said else "") + f"    {line}" for said, line in lines)
     above = "" if dialect.name == "postgresql" else f"-- {table.comment}\n"
-    suffix = " ".join(compiler.post_create_table(table).split("\n")).strip()
+    if dialect.name in {"mysql", "mariadb"}:
+        suffix = _mysql_options(table, dialect)
+    else:
+        suffix = " ".join(compiler.post_create_table(table).split("\n")).strip()
     yield f"{above}CREATE TABLE {table.name} (\n{body}\n)" + (f" {suffix}" if suffix else "")
     indexes = sorted(table.indexes, key=lambda index: str(index.name))
     for index in indexes:
@@ -99,6 +102,13 @@ def _table(table: Table, dialect: Dialect) -> Iterator[str]:
             yield _comment("CONSTRAINT", f"{constraint.name} ON {table.name}", constraint.comment)
         for index in indexes:
             yield _comment("INDEX", str(index.name), index.info["comment"])
+
+
+def _mysql_options(table: Table, dialect: Dialect) -> str:
+    """In one order: SQLAlchemy up to 2.0.52 writes them in another one in each process."""
+    options = table.dialect_options[dialect.name]
+    charset = f"ENGINE={options['engine']} CHARSET={options['charset']}"
+    return f"{charset} COMMENT={_quoted(table.comment or '')} COLLATE {options['collate']}"
 
 
 def _rank(constraint: Constraint) -> tuple[int, str]:
