@@ -80,7 +80,8 @@ class End:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(f"{sys.version} {self.packages}".encode()).hexdigest()[:16]
+        made_of = (sys.version, self.packages, PYPROJECT.read_text(encoding="utf-8"))
+        return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
 
     def install(self) -> None:
         """Make the environment, unless it is there; one that is half made has no stamp, and is made anew."""
