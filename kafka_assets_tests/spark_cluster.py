@@ -151,8 +151,10 @@ class SparkCluster:
 
     def _run(self, name: str, command: list[str], *, env: Mapping[str, str]) -> None:
         (self.folder / name).mkdir(parents=True, exist_ok=True)
-        # A test's own Python must not be the executors': they would find its packages by it.
-        given = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK"))}
+        # A test's own Python must not be the executors': they would find its packages by it. And where a test before
+        # has had a session of Spark Connect, PySpark has written down here that there is no other kind.
+        own = ("PYTHON", "PYSPARK", "SPARK_")
+        given = {key: value for key, value in os.environ.items() if not key.startswith(own)}
         given |= {"SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1", **env}
         with (self.folder / f"{name}.log").open("ab") as log:
             self._started[name] = subprocess.Popen(
