@@ -12,6 +12,8 @@ MUTANTS ?=
 ONLY ?=
 RUNS ?=
 KILLS ?=
+# A folder with the files of a public JSON test suite, for the decoder on a cluster.
+JSON_SUITE ?=
 # Where this is set, each of hundreds of processes compiles all that it imports, and pytest rewrites every test anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -39,10 +41,10 @@ versions: setup ## the oldest and the newest libraries that pyproject.toml allow
 memory: setup ## the publisher's peak with 4,000,000 records and with 500,000, on every database
 	$(BIN)/pytest kafka_assets_tests/memory/check_memory.py
 
-campaign: setup ## daemons killed, doubled and robbed while 300,000 records land; the lab, the benches, three brokers
+campaign: setup ## daemons killed, doubled and robbed while 300,000 records land; the lab, the benches, a Spark cluster, three brokers
 	KAFKA_ASSETS_TESTS_CAMPAIGN_RECORDS=300000 KAFKA_ASSETS_TESTS_CAMPAIGN_KILLS=10 \
 	  $(BIN)/pytest kafka_assets_tests/acceptance/test_daemon_killed.py -k killed_again
-	$(BIN)/pytest -m campaign
+	$(if $(JSON_SUITE),KAFKA_ASSETS_TESTS_JSON_SUITE=$(abspath $(JSON_SUITE))) $(BIN)/pytest -m campaign
 
 soak-sessions: setup ## 400 runs through one Spark server, 40 killed: what stays in its heap; RUNS, KILLS; goes on if interrupted
 	$(BIN)/python -m kafka_assets_tests.soak $(if $(RUNS),--runs $(RUNS)) $(if $(KILLS),--kills $(KILLS))
