@@ -103,13 +103,12 @@ def of_table(engine: Engine, table: str, shape: Shape, *, places: bool) -> Conte
         found = connection.execute(text(f"SELECT {', '.join(asked.values())} FROM {table}")).one()
         facts = dict(zip(asked, map(_plain, found), strict=True))
         if places:
-            distinct = f"SELECT DISTINCT {PARTITION}, {OFFSET} FROM {table}"
-            counted = connection.execute(text(f"SELECT count(*) FROM ({distinct}) places"))
-            facts["distinct places"] = counted.scalar_one()
-            spans = connection.execute(
-                text(f"SELECT {PARTITION}, min({OFFSET}), max({OFFSET}) FROM {table} GROUP BY {PARTITION}")
-            ).all()
-            facts |= {f"{OFFSET}s of partition {one[0]}": _span(one[1], one[2] + 1) for one in spans}
+            # Partition by partition: of a table that was just filled PostgreSQL has no statistics, and has taken
+            # more than four minutes for the distinct pairs of a million rows.
+            counted = f"count(DISTINCT {OFFSET}), min({OFFSET}), max({OFFSET})"
+            spans = connection.execute(text(f"SELECT {PARTITION}, {counted} FROM {table} GROUP BY {PARTITION}")).all()
+            facts["distinct places"] = sum(one[1] for one in spans)
+            facts |= {f"{OFFSET}s of partition {one[0]}": _span(one[2], one[3] + 1) for one in spans}
     return Content(facts)
 
 
