@@ -119,4 +119,7 @@ def column_of(batch: Any, name: str, places: np.ndarray[Any, Any] | None = None)
         column = column.take(pa.array(places))
     if name == TIMESTAMP:
         return column.cast(pa.timestamp("ms", "UTC")).cast(STAMP)
+    if name == HEADERS:
+        # No headers are NULL, and may come as an empty list.
+        column = pc.if_else(pc.equal(pc.list_value_length(column), 0), pa.scalar(None, column.type), column)
     return column.cast(_BESIDE[name])

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.decode.passage import HEADER_TYPE
+from kafka_assets.decode.names import HEADERS
+from kafka_assets.decode.passage import HEADER_TYPE, column_of
 from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.schema import declared
 from kafka_assets.slices import Piece, SliceKey
@@ -210,3 +212,11 @@ def test_parts_are_cut_so_that_a_chunk_has_room_for_them() -> None:
         [(0, 0, 20)], [(0, 0, 20)], [(1, 0, 20), (2, 0, 5)], [(2, 5, 20)],
     ]  # fmt: skip
     assert asked[-1][0].slices == (keys[2],)
+
+
+def test_no_headers_are_null_in_whatever_form_they_come() -> None:
+    some = [{"key": "h", "value": b"\xff"}]
+    given = pa.record_batch({"headers": pa.array([None, [], some], HEADER_TYPE)})
+    assert column_of(given, HEADERS).to_pylist() == [None, None, some]
+    assert column_of(given, HEADERS, np.array([1, 2])).to_pylist() == [None, some]
+    assert column_of(given.slice(0, 2), HEADERS).to_pylist() == [None, None]
