@@ -10,6 +10,7 @@ import time
 import pytest
 
 from kafka_assets.assets.nursery import NOBODY, RUN_WORD
+from kafka_assets.lab.bench import run_cost
 from kafka_assets.lab.bench.run_cost import RunWatch, is_run
 
 MEGABYTES = 48
@@ -53,6 +54,23 @@ def test_a_runs_seconds_and_memory_are_its_own_and_those_of_all_that_it_started(
     assert costs[plain.pid].seconds >= SECONDS
     assert costs[family.pid].seconds >= 2 * SECONDS
     assert all(cost.private >= MEGABYTES << 20 and cost.pss >= MEGABYTES << 20 for cost in costs.values())
+
+
+def test_a_run_that_the_kernel_leaves_out_of_its_list_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()", SPAWNED], stdin=subprocess.PIPE)
+    try:
+        listed = [process.pid]
+        monkeypatch.setattr(run_cost, "family", lambda root: iter(listed if root == os.getpid() else ()))
+        watch = RunWatch(os.getpid())
+        watch._there.clear()
+        watch._look()
+        listed.clear()
+        watch._look()
+        assert watch.costs == []
+    finally:
+        process.communicate()
+    watch._look()
+    assert [cost.pid for cost in watch.costs] == [process.pid]
 
 
 def _run(*arguments: str) -> subprocess.Popen[bytes]:

@@ -73,12 +73,14 @@ class RunWatch:
 
     def _look(self) -> None:
         live: set[int] = set()
-        for pid in family(self._root):
+        # The kernel's list of a process's children may leave one out while another one ends: those that were there at
+        # the last look are asked by themselves.
+        for pid in {*family(self._root), *self._live}:
             # A zombie has no command line any more.
             if pid in self._costs or (pid not in self._there and is_run(command_of(pid))):
-                with suppress(OSError):  # it was gone in this moment
-                    live.add(pid)
+                with suppress(OSError):  # it is gone
                     self._costs[pid] = self._cost(pid)
+                    live.add(pid)
         self._live = live
 
     def _cost(self, pid: int) -> RunCost:
