@@ -26,7 +26,11 @@ from kafka_assets.spark.result_size import let_through
 from kafka_assets.streams import Stream
 
 IN_FLIGHT = 2
-"""Measured: one leaves the publisher waiting, three make the executors fight (facts/writes.md)."""
+"""Beside the chunk that the publisher has. Measured: one leaves Spark waiting for the publisher (facts/writes.md)."""
+
+PROBE = 40_000
+"""Offsets of a chunk while nobody knows yet how large the records are: where they are small it fits, and the database
+has something to do early. A task that has to stop costs a worker of Spark's, which starts anew."""
 
 FILLED = 0.9
 """So much of a chunk's room is planned for: where records grow, a task is stopped seldom."""
@@ -45,25 +49,32 @@ class Fetched(NamedTuple):
 def stream_chunks(
     plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Fetched], *, room: int | None = None
 ) -> Iterator[Chunk]:
-    """Fetch one chunk for each part of the plan, two at a time; what a chunk leaves is fetched before the rest.
+    """Fetch the parts of the plan in chunks, some at a time; what a chunk leaves is fetched before the rest.
 
-    `room`: bytes of a chunk, for which the parts are cut as soon as it is known how large records are.
+    `room`: bytes of a chunk, for which the parts are cut; how large records are is known from the first chunk on.
     """
     with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="chunk") as pool:
         waiting = _Waiting(plan, room)
-        running: deque[Future[Fetched]] = deque()
+        running: deque[tuple[Sequence[Piece], Future[Fetched]]] = deque()
+
+        def begin() -> None:
+            while waiting and len(running) < IN_FLIGHT:
+                pieces = waiting.taken()
+                running.append((pieces, pool.submit(fetch, pieces)))
 
         def ended() -> Chunk:
-            # Nothing here holds a chunk that the publisher is done with.
-            return waiting.learned(running.popleft().result())
+            # The next ones are under way while the publisher has this one; and nothing here holds it then.
+            pieces, future = running.popleft()
+            chunk = waiting.learned(pieces, future.result())
+            begin()
+            return chunk
 
         try:
-            while waiting or running:
-                while waiting and len(running) < IN_FLIGHT:
-                    running.append(pool.submit(fetch, waiting.taken()))
+            begin()
+            while running:
                 yield ended()
         finally:
-            for future in running:
+            for _, future in running:
                 future.cancel()
 
 
@@ -73,29 +84,36 @@ class _Waiting:
     def __init__(self, plan: Sequence[Sequence[Piece]], room: int | None) -> None:
         self._parts = deque(plan)
         self._room = room
-        self._offsets = self._bytes = 0
+        self._fitting: int | None = PROBE
+        """So many offsets should fit into a chunk; None where all that was read of the last one were holes."""
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def taken(self) -> Sequence[Piece]:
-        """The next part, or so much of it as should fit: a worker that has to stop is not used again."""
+        """The next part, or so much of it as should fit."""
         pieces = self._parts.popleft()
-        if self._room is None or not self._bytes:
+        if self._room is None or self._fitting is None:
             return pieces
-        head, rest = cut(pieces, max(1, int(FILLED * self._room * self._offsets / self._bytes)))
+        head, rest = cut(pieces, self._fitting)
         if rest:
             self._parts.appendleft(rest)
         return head
 
-    def learned(self, fetched: Fetched) -> Chunk:
-        """The chunk; what it left is next."""
+    def learned(self, pieces: Sequence[Piece], fetched: Fetched) -> Chunk:
+        """The chunk that was made of these pieces; what it left is next."""
         chunk, left = fetched
         self._parts.extendleft(reversed(left))
-        # Of the last chunk: records of one time are alike.
-        self._offsets = sum(part.read for part in chunk.seen.values())
-        self._bytes = max(chunk.rows.nbytes, sum(part.bytes_read for part in chunk.seen.values()))
+        if self._room is not None:
+            # Of the last chunk: records of one time are alike, and so are the holes between them.
+            offsets = _offsets(pieces) - sum(map(_offsets, left))
+            size = max(chunk.rows.nbytes, sum(part.bytes_read for part in chunk.seen.values()))
+            self._fitting = max(1, int(FILLED * self._room * offsets / size)) if size else None
         return chunk
+
+
+def _offsets(pieces: Sequence[Piece]) -> int:
+    return sum(piece.end - piece.start for piece in pieces)
 
 
 def cut(pieces: Sequence[Piece], offsets: int) -> tuple[list[Piece], list[Piece]]:

@@ -18,6 +18,11 @@ next, and at the log's end the broker keeps that question for so long; Spark ask
 same connection, and waits as well. With the client's half second each of the smallest slices took half a second more.
 So it is never what `fetch.wait.max.ms` says, which is for those who wait."""
 
+FETCHED = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
+"""After each poll Spark's consumer (4.2.0) asks where the partition begins and ends, and by that throws away what the
+client has fetched ahead. A poll of the client's 500 records kept one record in ten that the broker had sent, and cost
+two questions more. What is fetched at once is so small that it fits into one poll, and not much smaller than a task."""
+
 
 def read(spark: SparkSession, options: Mapping[str, str], pieces: Sequence[Piece]) -> DataFrame:
     """The records of `pieces`, at most one range per topic partition, as the Kafka source gives them.
@@ -36,7 +41,7 @@ def read(spark: SparkSession, options: Mapping[str, str], pieces: Sequence[Piece
         ends.setdefault(piece.topic, {})[str(piece.partition)] = piece.end
     return (
         spark.read.format("kafka")
-        .options(**options)
+        .options(**{**FETCHED, **options})
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))

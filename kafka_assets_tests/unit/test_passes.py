@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,16 @@ from kafka_assets.decode.passage import HEADER_TYPE, column_of
 from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.schema import declared
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.chunks import Fetched, Opened, plain_schema, slices_of, stream_chunks, upsert_of
+from kafka_assets.spark.chunks import (
+    IN_FLIGHT,
+    PROBE,
+    Fetched,
+    Opened,
+    plain_schema,
+    slices_of,
+    stream_chunks,
+    upsert_of,
+)
 from kafka_assets.streams import Stream, declare
 
 APPEND = declare(name="orders", topic="orders", target="orders", schema="id BIGINT, note STRING")
@@ -212,6 +222,49 @@ def test_parts_are_cut_so_that_a_chunk_has_room_for_them() -> None:
         [(0, 0, 20)], [(0, 0, 20)], [(1, 0, 20), (2, 0, 5)], [(2, 5, 20)],
     ]  # fmt: skip
     assert asked[-1][0].slices == (keys[2],)
+
+
+def test_while_nobody_knows_how_large_records_are_little_is_asked_for() -> None:
+    asked: list[int] = []
+
+    def fetch(pieces: Sequence[Piece]) -> Fetched:
+        count = sum(piece.end - piece.start for piece in pieces)
+        asked.append(count)
+        return Fetched(Chunk(pa.table({}), {SLICES[0]: Seen(read=count, bytes_read=count * 10)}))
+
+    list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], fetch, room=4_000_000))
+    assert sorted(asked) == sorted([PROBE, PROBE, 360_000, 360_000, 200_000])
+
+
+def test_where_a_log_is_full_of_holes_chunks_span_as_many_offsets_as_have_room() -> None:
+    asked: list[int] = []
+
+    def fetch(pieces: Sequence[Piece]) -> Fetched:
+        [piece] = pieces
+        asked.append(piece.end - piece.start)
+        records = 0 if piece.end <= 500_000 else (piece.end - piece.start) // 100
+        return Fetched(Chunk(pa.table({}), {SLICES[0]: Seen(read=records, bytes_read=records * 100)}))
+
+    plan = [[Piece("orders", 0, start, start + 250_000, ())] for start in range(0, 1_500_000, 250_000)]
+    list(stream_chunks(plan, fetch, room=100_000))
+    unknown, sparse = [PROBE, PROBE, 250_000 - 2 * PROBE, *[250_000] * 3], [90_000, 90_000, 70_000]
+    assert sorted(asked) == sorted([*unknown, *sparse, *sparse])
+
+
+def test_while_the_publisher_has_a_chunk_others_are_read() -> None:
+    asked: list[int] = []
+
+    def fetch(pieces: Sequence[Piece]) -> Fetched:
+        asked.append(pieces[0].start)
+        return Fetched(Chunk(pa.table({}), {}))
+
+    chunks = stream_chunks([[Piece("orders", 0, at, at + 1, ())] for at in range(5)], fetch)
+    next(chunks)
+    deadline = time.monotonic() + 30
+    while len(asked) < 1 + IN_FLIGHT and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(asked) == [0, 1, 2]
+    assert len(list(chunks)) == 4
 
 
 def test_no_headers_are_null_in_whatever_form_they_come() -> None:
