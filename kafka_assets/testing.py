@@ -64,7 +64,8 @@ class ListRecords:
     def __init__(self, records: Iterable[Record | Mapping[str, Any] | str | bytes | None]) -> None:
         self.records = [one if isinstance(one, Record) else Record(one) for one in records]
 
-    def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
+    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
+        """The records of these ranges; `at_once` is a hint for brokers."""
         rows = [
             _raw(self.records[offset], piece, offset)
             for piece in pieces

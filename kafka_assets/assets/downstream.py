@@ -108,7 +108,7 @@ def _asset(stream: Derived, function: Transform, shown: Appearance, upstream: dg
 class _NoTopic:
     """Stands where a landing has its topic: nothing of it is read, and the broker is not asked."""
 
-    def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
+    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
         raise NotImplementedError("rows come from the upstream's table")
 
     read_here = read

@@ -152,10 +152,13 @@ def _told(chunks: Chunks, say: Callable[[str], None]) -> Chunks:
     """The same chunks, each of them told of."""
 
     def read() -> Iterator[Chunk]:
-        for number, chunk in enumerate(chunks(), start=1):
+        number = 0
+        for chunk in chunks():
             records = sum(part.read for part in chunk.seen.values())
             size = sum(part.bytes_read for part in chunk.seen.values())
-            say(f"read chunk {number}, {readable(list(chunk.seen))}: {records:,} records, {size / 1e6:,.1f} MB")
+            number += 1 if records else 0
+            if records:
+                say(f"read chunk {number}, {readable(list(chunk.seen))}: {records:,} records, {size / 1e6:,.1f} MB")
             yield chunk
 
     return read

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from kafka_assets.records import BadRecord, Chunk, Refused
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import Fetched, Read, Transform, fetch_landed, plain_schema, stream_chunks
+from kafka_assets.spark.chunks import Arriving, Fetched, Read, Transform, fetch_landed, plain_schema, stream_chunks
 from kafka_assets.spark.decode import decode, good
 from kafka_assets.spark.far_times import Used, around_far_times
 from kafka_assets.spark.landed_types import refuse_types
@@ -31,10 +31,15 @@ from kafka_assets.spark.transformed import check_key, fetch_slice, fetch_transfo
 from kafka_assets.streams import Stream
 
 CHUNK_OFFSETS = 250_000
-"""Measured: smaller ones pay Spark's fixed cost too often, bigger ones only take memory."""
+"""Of what comes in one piece. Measured: smaller ones pay Spark's fixed cost too often, bigger ones only take memory."""
 
 CHUNK_BYTES = 16 << 20
-"""Of records, or of what is made of them: while the publisher has one chunk, another comes, or two of them."""
+"""Of records, or of what is made of them: while the publisher has one chunk, others wait."""
+
+QUERY_OFFSETS = 1_000_000
+QUERY_BYTES = 64 << 20
+"""Of a query whose tasks each give a chunk: each query costs a third of a second, and more while its server is cold.
+What its tasks have given waits in Spark's driver, for two queries at a time."""
 
 CHUNK_SLICES = 20
 """A worker counts each slice of a chunk by itself."""
@@ -47,9 +52,13 @@ _ATTRIBUTE = "_kafka_assets_landing"
 class Records(Protocol):
     """Where raw records come from: a broker, or a list in a test."""
 
-    def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame: ...
+    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
+        """The records of these ranges; `at_once`: offsets that a task of Spark's should have at most."""
+        ...
 
-    def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame: ...
+    def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
+        """The same, read by this process."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -133,32 +142,51 @@ class Landing:
         return to_arrow_schema(landed, timezone="UTC")
 
     def chunks(self, read_from: Mapping[SliceKey, int], schema: pa.Schema) -> Callable[[], Any]:
-        """Chunks of at most `CHUNK_OFFSETS`, or of one slice, from the offset of each that can still be read.
+        """Bounded chunks, or one for each slice, from the offset of each that can still be read.
 
         Slices that do not stand in `read_from` are not read: another run has committed them. `schema` is what
         `schema()` gave.
         """
         readable = [part for part in self.keys if part in read_from and read_from[part] < part.end]
-        plan = pieces(readable, max_offsets=CHUNK_OFFSETS, max_slices=CHUNK_SLICES, read_from=read_from)
+        most, room = (QUERY_OFFSETS, QUERY_BYTES) if self.plain else (CHUNK_OFFSETS, CHUNK_BYTES)
+        plan = pieces(readable, max_offsets=most, max_slices=CHUNK_SLICES, read_from=read_from)
         if self.stream.scope == "slice":
             plan = _whole(readable, read_from)
 
         def read() -> Any:
             if not plan:
                 return iter((self._nothing(schema),))
-            room = None if self.stream.scope == "slice" else CHUNK_BYTES
-            return stream_chunks(plan, lambda some: self._fetch(some, schema), room=room)
+            return stream_chunks(
+                plan,
+                lambda some, at_once: self._arriving(some, at_once, schema),
+                room=None if self.stream.scope == "slice" else room,
+            )
 
         return read
+
+    def _arriving(self, some: Sequence[Piece], at_once: int | None, schema: pa.Schema) -> Arriving:
+        if self.plain:
+            return fetch_landed(
+                some,
+                read=partial(self.records.read, self.spark, at_once=at_once),
+                read_here=partial(self.records.read_here, self.spark),
+                stream=self.stream,
+                room=CHUNK_BYTES,
+            )
+        return self._in_one(some, schema)
+
+    def _in_one(self, some: Sequence[Piece], schema: pa.Schema) -> Arriving:
+        """What a function makes of the records, as one chunk."""
+        fetched = self._fetch(some, schema)
+        left, given = fetched.left, [fetched.chunk]
+        del fetched  # nothing here holds a chunk that the publisher is done with
+        yield given.pop()
+        return left
 
     def _fetch(self, some: Sequence[Piece], schema: pa.Schema) -> Fetched:
         if self.stream.scope == "slice":
             return self.raw(lambda read: fetch_slice(some, read=read, stream=self.stream, transform=self.made))
-        fetch = (
-            partial(fetch_landed, some, stream=self.stream)
-            if self.plain
-            else partial(fetch_transformed, some, stream=self.stream, transform=self.made, schema=schema)
-        )
+        fetch = partial(fetch_transformed, some, stream=self.stream, transform=self.made, schema=schema)
         return self.raw(lambda read: fetch(read=read, room=CHUNK_BYTES // len(some)))
 
     def _nothing(self, schema: pa.Schema) -> Chunk:

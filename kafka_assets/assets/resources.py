@@ -48,8 +48,9 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
             return Connection.of(settings.model_copy(update={"kafka": {**settings.kafka, **self.properties}}))
         return Connection(self.bootstrap_servers, self.properties)
 
-    def read(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
-        return read(spark, spark_options(self.connection()), pieces)
+    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
+        """The records of these ranges, by Spark; `at_once`: offsets that a task of Spark's should have at most."""
+        return read(spark, spark_options(self.connection()), pieces, at_once=at_once)
 
     def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
         """The same, read by this process: for records that Spark's source cannot read."""

@@ -1,16 +1,20 @@
-"""From Kafka to bounded Arrow chunks, two in flight, each of one read, with what was seen at the source."""
+"""From Kafka to bounded Arrow chunks, two queries in flight, each chunk with what was seen at the source."""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from queue import Full, Queue
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kafka_assets.decode.batches import Upsert as UpsertAsked
@@ -21,61 +25,133 @@ from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, BadRecord, Chu
 from kafka_assets.schema import declared, fields_of, landed_schema
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode import landed
-from kafka_assets.spark.reached import reached
-from kafka_assets.spark.result_size import let_through
+from kafka_assets.spark.far_times import is_of_a_far_time
+from kafka_assets.spark.transport import arriving
 from kafka_assets.streams import Stream
 
 IN_FLIGHT = 2
-"""Beside the chunk that the publisher has. Measured: one leaves Spark waiting for the publisher (facts/writes.md)."""
+"""Queries at a time. Measured: with one Spark waits at its end for the next; three fight (facts/writes.md)."""
 
 PROBE = 40_000
-"""Offsets of a chunk while nobody knows yet how large the records are: where they are small it fits, and the database
+"""Offsets of a query while nobody knows yet how large the records are: where they are small it fits, and the database
 has something to do early. A task that has to stop costs a worker of Spark's, which starts anew."""
 
-FILLED = 0.9
-"""So much of a chunk's room is planned for: where records grow, a task is stopped seldom."""
+TASK_BYTES = 8 << 20
+"""So many bytes of records a task is planned for: what it gives comes here as one chunk."""
 
-Read = Callable[[Sequence[Piece]], DataFrame]
+FILLED = 0.9
+"""So much of the room is planned for: where records grow, a task is stopped seldom."""
+
 Transform = Callable[[DataFrame], DataFrame]
+Left = Sequence[Sequence[Piece]]
+"""What there was no room for: parts that are read next."""
+Arriving = Generator[Chunk, None, Left]
+"""The chunks of one query, as they come; and what it left."""
+Ask = Callable[[Sequence[Piece], "int | None"], Arriving]
+"""Asks one query for the records of these ranges; the number of offsets that a task should have at most, if known."""
+
+
+class Read(Protocol):
+    """Where raw records come from."""
+
+    def __call__(self, pieces: Sequence[Piece], /) -> DataFrame: ...
 
 
 class Fetched(NamedTuple):
     """A chunk, and what of its pieces was left because there was no room for it."""
 
     chunk: Chunk
-    left: Sequence[Sequence[Piece]] = ()
+    left: Left = ()
 
 
-def stream_chunks(
-    plan: Sequence[Sequence[Piece]], fetch: Callable[[Sequence[Piece]], Fetched], *, room: int | None = None
-) -> Iterator[Chunk]:
-    """Fetch the parts of the plan in chunks, some at a time; what a chunk leaves is fetched before the rest.
+def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, room: int | None = None) -> Iterator[Chunk]:
+    """Read the parts of the plan, in queries of which some are under way at a time; what one leaves is read next.
 
-    `room`: bytes of a chunk, for which the parts are cut; how large records are is known from the first chunk on.
+    `room`: bytes of records that a query is to read at most; the parts are cut for it, as far as it is known from the
+    query before how large records are.
     """
-    with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="chunk") as pool:
-        waiting = _Waiting(plan, room)
-        running: deque[tuple[Sequence[Piece], Future[Fetched]]] = deque()
-
-        def begin() -> None:
-            while waiting and len(running) < IN_FLIGHT:
-                pieces = waiting.taken()
-                running.append((pieces, pool.submit(fetch, pieces)))
-
-        def ended() -> Chunk:
-            # The next ones are under way while the publisher has this one; and nothing here holds it then.
-            pieces, future = running.popleft()
-            chunk = waiting.learned(pieces, future.result())
-            begin()
-            return chunk
-
+    with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="query") as pool:
+        reading = _Reading(_Waiting(plan, room), ask, pool)
         try:
-            begin()
-            while running:
-                yield ended()
+            yield from reading.chunks()
         finally:
-            for _, future in running:
-                future.cancel()
+            reading.over.set()
+
+
+class _Query:
+    """One query, read by a thread of the pool: a chunk of it waits here, and another one there."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.bytes = 0
+        """Of the chunks that were read so far."""
+        self.is_read = False
+        self.given: Queue[Chunk | None] = Queue(maxsize=1)
+        self.reader: Future[None] | None = None
+
+
+class _Reading:
+    """The queries of a stream of chunks, those that wait and those under way."""
+
+    def __init__(self, waiting: _Waiting, ask: Ask, pool: ThreadPoolExecutor) -> None:
+        self.over = threading.Event()
+        """Nobody takes chunks any more."""
+        self._waiting = waiting
+        self._ask = ask
+        self._pool = pool
+        self._running: deque[_Query] = deque()
+        self._lock = threading.Lock()
+        """For what waits and what runs: whoever ends a query begins the next."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks of all queries, one query after the other; and the error of the first that failed."""
+        self._begin()
+        while self._running:
+            query = self._running[0]
+            while (chunk := query.given.get()) is not None:
+                taken = [chunk]
+                del chunk  # nothing here holds a chunk that the publisher is done with
+                yield taken.pop()
+            with self._lock:
+                self._running.popleft()
+                assert query.reader is not None
+            query.reader.result()
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin as many as may be under way. One more may be whose last chunk nobody has taken yet."""
+        with self._lock:
+            while self._waiting and len(self._running) <= IN_FLIGHT and self._unread() < IN_FLIGHT:
+                query = _Query(self._waiting.taken())
+                self._running.append(query)
+                query.reader = self._pool.submit(self._read, query, self._waiting.at_once)
+
+    def _unread(self) -> int:
+        return sum(not query.is_read for query in self._running)
+
+    def _read(self, query: _Query, at_once: int | None) -> None:
+        with closing(self._ask(query.pieces, at_once)) as arriving:
+            try:
+                while self._give(query, next(arriving)):
+                    pass
+            except StopIteration as end:
+                # Before anybody hears that this was all: what it left is to be read.
+                with self._lock:
+                    query.is_read = True
+                    self._waiting.learn(query, end.value)
+                self._begin()
+            finally:
+                self._give(query, None)
+
+    def _give(self, query: _Query, chunk: Chunk | None) -> bool:
+        """Wait until there is room for it; False where nobody takes it any more."""
+        if chunk is not None:
+            query.bytes += max(chunk.rows.nbytes, sum(part.bytes_read for part in chunk.seen.values()))
+        while not self.over.is_set():
+            with suppress(Full):
+                query.given.put(chunk, timeout=0.5)
+                return True
+        return False
 
 
 class _Waiting:
@@ -85,7 +161,9 @@ class _Waiting:
         self._parts = deque(plan)
         self._room = room
         self._fitting: int | None = PROBE
-        """So many offsets should fit into a chunk; None where all that was read of the last one were holes."""
+        """So many offsets should fit into a query; None where all that the last one read were holes."""
+        self.at_once: int | None = None
+        """So many offsets are a task; None where nobody knows."""
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -100,16 +178,17 @@ class _Waiting:
             self._parts.appendleft(rest)
         return head
 
-    def learned(self, pieces: Sequence[Piece], fetched: Fetched) -> Chunk:
-        """The chunk that was made of these pieces; what it left is next."""
-        chunk, left = fetched
+    def learn(self, query: _Query, left: Left) -> None:
+        """What a query left is next; and how large its records are, those of the next ones will be, too."""
         self._parts.extendleft(reversed(left))
-        if self._room is not None:
-            # Of the last chunk: records of one time are alike, and so are the holes between them.
-            offsets = _offsets(pieces) - sum(map(_offsets, left))
-            size = max(chunk.rows.nbytes, sum(part.bytes_read for part in chunk.seen.values()))
-            self._fitting = max(1, int(FILLED * self._room * offsets / size)) if size else None
-        return chunk
+        if self._room is None:
+            return
+        offsets = _offsets(query.pieces) - sum(map(_offsets, left))
+
+        def fitting(room: int) -> int | None:
+            return max(1, int(FILLED * room * offsets / query.bytes)) if query.bytes else None
+
+        self._fitting, self.at_once = fitting(self._room), fitting(TASK_BYTES)
 
 
 def _offsets(pieces: Sequence[Piece]) -> int:
@@ -148,16 +227,54 @@ def upsert_of(stream: Stream, schema: pa.Schema) -> UpsertAsked | None:
     return upsert.needed, KEY if KEY in upsert.key else None, pa.schema(needed)
 
 
-@reached()
-@let_through()
-def fetch_landed(pieces: Sequence[Piece], *, read: Read, stream: Stream, room: int | None = None) -> Fetched:
-    """A chunk of records that land as they come: one query of two columns."""
+def fetch_landed(
+    pieces: Sequence[Piece], *, read: Read, read_here: Read, stream: Stream, room: int | None = None
+) -> Arriving:
+    """Records that land as they come: one query of two columns, and a chunk for each task of it.
+
+    `read_here` reads what `read` cannot.
+    """
     slices = slices_of(pieces)
     schema = plain_schema(stream)
     upsert = upsert_of(stream, schema)
-    found = landed(read(pieces), stream, _carried(stream), slices, upsert=upsert, room=room).toArrow()
-    told = Opened(found, slices, rows=schema, upsert=upsert)
-    return Fetched(told.chunk(), told.left(pieces))
+
+    def tasks(raw: DataFrame) -> Iterator[Opened]:
+        found = landed(raw, stream, _carried(stream), slices, upsert=upsert, room=room)
+        return (Opened(task, slices, rows=schema, upsert=upsert) for task in tasks_of(arriving(found)))
+
+    ends: list[TaskEnd] = []
+    rest: list[Sequence[Piece]] = []
+    try:
+        for task in tasks(read(pieces)):
+            ends += task.ends()
+            yield task.chunk()
+        rest += left(pieces, ends)
+    except PySparkException as error:
+        if not is_of_a_far_time(error):
+            raise
+        for part in (part for piece in pieces for part in unread(piece, ends)):
+            here: list[TaskEnd] = []
+            for task in tasks(read_here([part])):
+                here += task.ends()
+                yield task.chunk()
+            rest += left([part], here)
+    # Of a slice without records, too, the books are kept.
+    yield Chunk(rows=schema.empty_table(), seen=dict.fromkeys(slices, Seen(fingerprint=0)))
+    return rest
+
+
+def tasks_of(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The packets of each task that had a record: the last of them says where it ended."""
+    waiting: list[pa.RecordBatch] = []
+    for part in parts:
+        start = 0
+        kinds: Sequence[Any] = part.column(0).to_pylist()
+        for at, kind in enumerate(kinds):
+            if kind == ENDS:
+                task = pa.Table.from_batches([*waiting, part.slice(start, at + 1 - start)])
+                waiting, start = [], at + 1
+                yield task
+        waiting += [part.slice(start)] if start < part.num_rows else []
 
 
 def slices_of(pieces: Sequence[Piece]) -> list[SliceKey]:
@@ -170,8 +287,17 @@ def _carried(stream: Stream) -> list[str]:
     return [name for name in (*CARRIED, PARTITION, OFFSET) if name in needed]
 
 
+class TaskEnd(NamedTuple):
+    """Where a task began to read a partition and where it ended; `stopped`: it left what comes after."""
+
+    partition: int
+    first: int
+    next: int
+    stopped: bool
+
+
 class Opened:
-    """The packets of a query."""
+    """The packets of a query, or of one task of it."""
 
     def __init__(
         self,
@@ -209,26 +335,44 @@ class Opened:
     def bad(self) -> tuple[BadRecord, ...]:
         return bad_records(self._table(BAD, BAD_RECORDS))
 
-    def left(self, pieces: Sequence[Piece]) -> list[list[Piece]]:
-        """What the tasks left, in parts of at most one range for each partition.
-
-        A task reads one range of a partition from its start, or several tasks do, each its own.
-        """
-        ends = self._table(ENDS, TASK_ENDS).to_pylist()
-        if not any(end["stopped"] for end in ends):
-            return []
-        ranges = [_left_of(piece, [end for end in ends if end["partition"] == piece.partition]) for piece in pieces]
-        return [[piece for piece in part if piece is not None] for part in zip_longest(*ranges)]
+    def ends(self) -> list[TaskEnd]:
+        return [TaskEnd(**row) for row in self._table(ENDS, TASK_ENDS).to_pylist()]
 
 
-def _left_of(piece: Piece, ends: list[dict[str, Any]]) -> list[Piece]:
+def left(pieces: Sequence[Piece], ends: Sequence[TaskEnd]) -> Left:
+    """What the tasks left, in parts of at most one range for each partition."""
+    if not any(end.stopped for end in ends):
+        return []
+    ranges = [_left_of(piece, ends) for piece in pieces]
+    return [[piece for piece in part if piece is not None] for part in zip_longest(*ranges)]
+
+
+def _left_of(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
     """What nobody read of a piece: it is behind each task that stopped, and all of it where no task came to it."""
-    tasks = sorted(ends, key=lambda end: end["first"])
-    starts = [*(task["first"] for task in tasks[1:]), piece.end]
-    ranges = [(task["next"], until) for task, until in zip(tasks, starts, strict=True) if task["stopped"]]
+    tasks = _in(piece, ends)
+    starts = [*(task.first for task in tasks[1:]), piece.end]
+    ranges = [(task.next, until) for task, until in zip(tasks, starts, strict=True) if task.stopped]
     if not tasks:
         ranges = [(piece.start, piece.end)]
     return [part for start, end in ranges for part in part_of(piece, start, end)]
+
+
+def unread(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
+    """All of a piece that no task has read: before them, between them and behind, in parts that fit this process."""
+    tasks = _in(piece, ends)
+    starts = [piece.start, *(task.next for task in tasks)]
+    ranges = zip(starts, [*(task.first for task in tasks), piece.end], strict=True)
+    return [
+        part
+        for start, end in ranges
+        for at in range(start, end, PROBE)
+        for part in part_of(piece, at, min(at + PROBE, end))
+    ]
+
+
+def _in(piece: Piece, ends: Sequence[TaskEnd]) -> list[TaskEnd]:
+    """The tasks of a piece, in the order of what they read: one range from its start, or several, each its own."""
+    return sorted(end for end in ends if end.partition == piece.partition)
 
 
 def added(seen: Mapping[SliceKey, Seen], bad: Sequence[BadRecord]) -> dict[SliceKey, Seen]:

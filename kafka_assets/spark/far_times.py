@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -16,7 +16,9 @@ from pyspark.errors import PySparkException
 from kafka_assets.broker.headers import told
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.records import LATEST
-from kafka_assets.spark.chunks import Read
+
+if TYPE_CHECKING:
+    from kafka_assets.spark.chunks import Read
 
 LOGGER = logging.getLogger("kafka_assets.spark")
 
@@ -46,10 +48,17 @@ def around_far_times(use: Callable[[Read], Used], *, read: Read, read_here: Read
     try:
         return use(read)
     except PySparkException as error:
-        if not any(words in str(error) for words in _SAID):
+        if not is_of_a_far_time(error):
             raise
-        LOGGER.warning("a record's timestamp is past what Spark can read: the client reads its slices instead")
     return use(read_here)
+
+
+def is_of_a_far_time(error: PySparkException) -> bool:
+    """Whether such a record is what Spark failed for; it is told in the log, and this process is to read it."""
+    if not any(words in str(error) for words in _SAID):
+        return False
+    LOGGER.warning("a record's timestamp is past what Spark can read: the client reads its slices instead")
+    return True
 
 
 def raw_table(records: Iterable[StoredRecord]) -> pa.Table:

@@ -24,8 +24,12 @@ client has fetched ahead. A poll of the client's 500 records kept one record in 
 two questions more. What is fetched at once is so small that it fits into one poll, and not much smaller than a task."""
 
 
-def read(spark: SparkSession, options: Mapping[str, str], pieces: Sequence[Piece]) -> DataFrame:
+def read(
+    spark: SparkSession, options: Mapping[str, str], pieces: Sequence[Piece], *, at_once: int | None = None
+) -> DataFrame:
     """The records of `pieces`, at most one range per topic partition, as the Kafka source gives them.
+
+    `at_once`: a range of more offsets is cut, for several tasks; without it, a range is a task.
 
     Not guaranteed: that every offset has a record. Control records, aborted transactions and
     compaction leave holes, which the source passes over.
@@ -39,9 +43,10 @@ def read(spark: SparkSession, options: Mapping[str, str], pieces: Sequence[Piece
         assigned.setdefault(piece.topic, []).append(piece.partition)
         starts.setdefault(piece.topic, {})[str(piece.partition)] = piece.start
         ends.setdefault(piece.topic, {})[str(piece.partition)] = piece.end
+    tasks = {} if at_once is None else {"maxRecordsPerPartition": str(at_once)}
     return (
         spark.read.format("kafka")
-        .options(**{**FETCHED, **options})
+        .options(**{**FETCHED, **options, **tasks})
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))

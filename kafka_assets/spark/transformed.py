@@ -24,7 +24,7 @@ from kafka_assets.decode.upserts import keyless
 from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, KEY, OFFSET, ORDINAL, PARTITION, TIMESTAMP, BadRecord, Chunk
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.chunks import Fetched, Opened, Read, Transform, added, slices_of, upsert_of
+from kafka_assets.spark.chunks import Fetched, Opened, Read, Transform, added, left, slices_of, upsert_of
 from kafka_assets.spark.decode import beside, decode, good
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
@@ -77,7 +77,7 @@ def fetch_transformed(
         chunk = told.chunk(rows)
         if stream.upsert is not None:
             chunk = _with_keys(chunk, kept, stream.upsert)
-    return Fetched(chunk, told.left(pieces))
+    return Fetched(chunk, left(pieces, told.ends()))
 
 
 @reached()

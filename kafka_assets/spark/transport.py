@@ -1,0 +1,57 @@
+"""How a query's results come to this process: batch by batch, each as soon as its task has succeeded.
+
+Spark's own `toArrow` gives all of them at the end, so whoever asks for much has to hold much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
+
+from kafka_assets.spark.reached import reached
+from kafka_assets.spark.result_size import let_through
+
+
+def arriving(frame: DataFrame) -> Generator[pa.RecordBatch]:
+    """The rows of the query, in parts; those of one task of Spark's follow each other.
+
+    Of a task that is tried again only what the last try gave is there. Not promised: the order of the tasks; that all
+    is well, before the last part was taken. Whoever takes no more of it closes the generator: the query ends then.
+    """
+    with reached(), let_through(), closing(_connected(frame) if _is_connected(frame) else _classic(frame)) as parts:
+        yield from parts
+
+
+def _is_connected(frame: Any) -> bool:
+    return isinstance(frame, ConnectFrame)
+
+
+def _connected(frame: Any) -> Generator[pa.RecordBatch]:
+    client = frame.sparkSession.client
+    with closing(client.to_table_as_iterator(frame._plan.to_proto(client), frame._plan.observations)) as found:
+        for part in found:
+            if isinstance(part, pa.Table):  # before them comes their schema
+                yield from part.to_batches()
+
+
+def _classic(frame: Any) -> Generator[pa.RecordBatch]:
+    """As `toArrow` of a classic session does it (4.2.0), which makes a list of them."""
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+    from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+    from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage]
+
+    load: Any = _load_from_socket
+    port, secret, server = frame._jdf.collectAsArrowToPython()
+    try:
+        with load((port, secret), ArrowCollectSerializer()) as stream:
+            for part in stream:
+                if isinstance(part, pa.RecordBatch):  # behind them comes in which order they would be
+                    yield part
+    finally:
+        with unwrap_spark_exception():
+            server.getResult()
