@@ -77,22 +77,26 @@ class Merge:
         """Leave one version of each key, the latest; before the lock, since only this run's rows are looked at."""
         if self._connection.dialect.name == "postgresql":
             self._run(f"ANALYZE {MERGE}")  # nobody else ever does it for a temporary table
-        if order_column(self._upsert) is None:
-            self._refuse_moved(f"""
-                SELECT MIN({DIGEST}), MIN({PARTITION}), MAX({PARTITION}), MAX({OFFSET})
-                FROM {MERGE}
-                GROUP BY {DIGEST}, {INCARNATION}
-                HAVING MIN({PARTITION}) <> MAX({PARTITION})
-                LIMIT 1""")
         latest_first = ", ".join(f"{self._road.quoted(name)} DESC" for name in version_columns(self._upsert))
+        # One pass tells both who loses, and to whom.
         self._run(f"""
             CREATE TEMPORARY TABLE {LOSERS} AS
-            SELECT {self._list(_PLACE)} FROM (
-                SELECT {self._list(_PLACE)},
-                       ROW_NUMBER() OVER (PARTITION BY {DIGEST} ORDER BY {latest_first}) AS place
+            SELECT * FROM (
+                SELECT {self._list((*_PLACE, INCARNATION))},
+                       LAG({INCARNATION}) OVER latest_first AS later_incarnation,
+                       LAG({PARTITION}) OVER latest_first AS later_partition,
+                       LAG({OFFSET}) OVER latest_first AS later_offset
                 FROM {MERGE}
+                WINDOW latest_first AS (PARTITION BY {self._list(self._upsert.key)} ORDER BY {latest_first})
             ) ranked
-            WHERE place > 1""")
+            WHERE later_offset IS NOT NULL""")
+        if order_column(self._upsert) is None:
+            same = " AND ".join(f"{MERGE}.{name} = {LOSERS}.{name}" for name in _PLACE)
+            self._refuse_moved(f"""
+                SELECT {MERGE}.{DIGEST}, {LOSERS}.{PARTITION}, {LOSERS}.later_partition, {LOSERS}.later_offset
+                FROM {LOSERS} JOIN {MERGE} ON {same}
+                WHERE {LOSERS}.{INCARNATION} = later_incarnation AND {LOSERS}.{PARTITION} <> later_partition
+                LIMIT 1""")
         self._run(f"""
             DELETE FROM {MERGE}
             WHERE ({self._list(_PLACE)}) IN (SELECT {self._list(_PLACE)} FROM {LOSERS})""")
