@@ -123,4 +123,6 @@ class PostgreSQLRoad:
             return False
         found = connection.execute(_TYPES_NOW, {"name": quoted_table(self, table.name)}).all()
         stand: dict[str, str] = {one.attname: one.typname for one in found}
+        # The binary form of CHAR(n) is that of TEXT.
+        stand = {name: "text" if kind == "bpchar" else kind for name, kind in stand.items()}
         return stand.get(SOURCE) == "int8" and all(stand.get(name) == kind for name, kind in sent.items())
