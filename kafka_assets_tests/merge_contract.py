@@ -110,9 +110,17 @@ class MergeContract:
 
     def test_a_key_in_two_partitions_of_one_run_fails_it(self, engine: Engine) -> None:
         keys = [*plan(engine, slices=[(0, 3)]), *plan(engine, slices=[(0, 3)], partition=1)]
-        chunks = [chunk_of(keys[0], Put(0, 1)), chunk_of(keys[1], Put(0, 1))]
-        with pytest.raises(KeyMoved):
+        chunks = [chunk_of(keys[0], Put(0, 2), Put(1, 1)), chunk_of(keys[1], Put(0, 3), Put(2, 1))]
+        with pytest.raises(KeyMoved, match=r"met in partition 0 \(offset 1\), and before in partition 1"):
             Attempt(engine, keys).claim().publish(*chunks, table=target(engine))
+
+    def test_a_key_may_be_in_another_partition_of_a_topic_created_again(self, engine: Engine) -> None:
+        [old] = plan(engine, slices=[(0, 3)])
+        land(engine, old, Put(1, 1, "old"))
+        [new] = plan(engine, slices=[(0, 3)], topic_id="id-2", partition=1)
+        chunks = [chunk_of(old, Put(1, 1, "old"), Put(2, 1, "old")), chunk_of(new, Put(0, 1, "new"))]
+        Attempt(engine, [old, new], replaces=True).claim(force=True).publish(*chunks, table=target(engine))
+        assert standing(engine) == {1: "new"}
 
     @pytest.mark.parametrize("upsert", [BY_TIMESTAMP, BY_COLUMN], ids=lambda one: one.order_by)
     def test_partitions_may_differ_where_a_value_orders(self, engine: Engine, upsert: Upsert) -> None:

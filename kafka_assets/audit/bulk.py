@@ -64,7 +64,7 @@ def bulk_limit(engine: Engine, road: Road, table: Table, chunks: Iterator[pa.Tab
 def _tuples(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
     names = (PARTITION, OFFSET, *table.columns)
     marks = ", ".join("?" * (len(names) + 1))
-    statement = f"INSERT INTO {road.quoted(table.name)} ({_listed(road, names)}) VALUES ({marks})"
+    statement = f"INSERT INTO {road.quoted(table.name)} ({_listed(road, SOURCE, *names)}) VALUES ({marks})"
     for batch in filled(rows, most=MAX_ROWS):
         columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names]
         prepared = list(zip(repeat(1, batch.num_rows), *columns, strict=True))
@@ -77,7 +77,7 @@ def _tuples(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Sen
 
 def _copy(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]]:
     names = (PARTITION, OFFSET, *table.columns)
-    statement = f"COPY {road.quoted(table.name)} ({_listed(road, names)}) FROM STDIN (FORMAT BINARY)"
+    statement = f"COPY {road.quoted(table.name)} ({_listed(road, SOURCE, *names)}) FROM STDIN (FORMAT BINARY)"
     prepared = [HEAD, *binary(rows, names, first=1), TAIL]
 
     def send(connection: Connection) -> int:
@@ -97,9 +97,9 @@ def _load(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]
     names = (PARTITION, OFFSET, *table.columns)
     statement = (
         f"LOAD DATA LOCAL INFILE {LOADED} INTO TABLE {road.quoted(table.name)} CHARACTER SET utf8mb4"
-        rf" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({_listed(road, names)})"
+        rf" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({_listed(road, *names, SOURCE)})"
     )
-    for part, count in lines(rows, names, first=1, spelling=_SPELLING):
+    for part, count in lines(rows, names, last=1, spelling=_SPELLING):
 
         def send(connection: Connection, part: memoryview = part) -> int:
             raw = cast("MySQLConnection", connection.connection.driver_connection)
@@ -110,8 +110,8 @@ def _load(road: Road, table: Table, rows: pa.Table) -> Iterator[tuple[int, Send]
         yield count, send
 
 
-def _listed(road: Road, names: tuple[str, ...]) -> str:
-    return ", ".join(road.quoted(name) for name in (SOURCE, *names))
+def _listed(road: Road, *names: str) -> str:
+    return ", ".join(map(road.quoted, names))
 
 
 _MEANS: dict[str, tuple[str, Prepare]] = {

@@ -36,24 +36,21 @@ class Spelling:
     """Whether a 32-bit float is written as the double that it is: not every digit of it, else."""
 
 
-def lines(
-    rows: pa.Table, columns: Sequence[str], *, first: int, spelling: Spelling
-) -> Iterator[tuple[memoryview, int]]:
-    """The rows as lines, each begun with the number `first`; in bounded parts, with the rows that each has."""
+def lines(rows: pa.Table, columns: Sequence[str], *, last: int, spelling: Spelling) -> Iterator[tuple[memoryview, int]]:
+    """The rows as lines, each ended with the number `last`; in bounded parts, with the rows that each has."""
+    end = pa.scalar(f"{last}\n", _TEXT)
     for batch in filled(rows.select(list(columns)), most=MAX_ROWS):
         parts: list[Any] = cast("list[Any]", batch.columns)
-        yield _joined([pa.scalar(str(first), _TEXT), *(_field(column, spelling) for column in parts)]), batch.num_rows
+        yield _joined([*(_field(column, spelling) for column in parts), end]), batch.num_rows
 
 
 def _joined(fields: list[Any]) -> memoryview:
-    options = {"null_handling": "replace", "null_replacement": "\\N"}
     join: Any = pc.binary_join_element_wise
-    line = join(*fields, pa.scalar("\t", _TEXT), **options)
-    ended = join(line, pa.scalar("", _TEXT), pa.scalar("\n", _TEXT))
+    joined = join(*fields, pa.scalar("\t", _TEXT), null_handling="replace", null_replacement="\\N")
     # The values of a text column lie one after the other: that is the file.
-    _, offsets, characters = ended.buffers()
+    _, offsets, characters = joined.buffers()
     places = memoryview(offsets).cast("q")
-    return memoryview(characters)[places[ended.offset] : places[ended.offset + len(ended)]]
+    return memoryview(characters)[places[joined.offset] : places[joined.offset + len(joined)]]
 
 
 def _field(column: Any, spelling: Spelling) -> Any:

@@ -38,6 +38,8 @@ MERGE, LOSERS = "kafka_merge", "kafka_losers"
 _LOCK_SECONDS = 2 * IDLE_SECONDS
 """Longer than the server keeps a frozen transaction that holds the asset's lock."""
 _PLACE = (SOURCE, PARTITION, OFFSET)
+_PARTITIONS = 2**31
+"""More partitions than a topic can have."""
 _TOMBSTONE_VERSION = {INCARNATION: "incarnation", PARTITION: "kafka_partition", OFFSET: "kafka_offset"}
 
 
@@ -51,6 +53,8 @@ class Merge:
         self._table = table
         self._upsert: Upsert = table.upsert
         self._asset = _literal(connection, asset)
+        self._stands = True
+        """Whether the table may have a row with the key of one that waits."""
 
     def prepare(self) -> Table:
         """Make the temporary table; rows are inserted into it as into any other."""
@@ -76,23 +80,28 @@ class Merge:
     def reduce(self) -> None:
         """Leave one version of each key, the latest; before the lock, since only this run's rows are looked at."""
         if self._connection.dialect.name == "postgresql":
-            self._run(f"ANALYZE {MERGE}")  # nobody else ever does it for a temporary table
-        if order_column(self._upsert) is None:
-            self._refuse_moved(f"""
-                SELECT MIN({DIGEST}), MIN({PARTITION}), MAX({PARTITION}), MAX({OFFSET})
-                FROM {MERGE}
-                GROUP BY {DIGEST}, {INCARNATION}
-                HAVING MIN({PARTITION}) <> MAX({PARTITION})
-                LIMIT 1""")
+            # Nobody else ever does it for a temporary table.
+            self._run(f"ANALYZE {MERGE} ({self._list(dict.fromkeys((*_PLACE, *self._upsert.key, DIGEST, DELETED)))})")
         latest_first = ", ".join(f"{self._road.quoted(name)} DESC" for name in version_columns(self._upsert))
+        # One pass tells both who loses, and whether to a record of another partition: a second function of a window
+        # takes MariaDB as long as the first.
         self._run(f"""
             CREATE TEMPORARY TABLE {LOSERS} AS
-            SELECT {self._list(_PLACE)} FROM (
-                SELECT {self._list(_PLACE)},
-                       ROW_NUMBER() OVER (PARTITION BY {DIGEST} ORDER BY {latest_first}) AS place
+            SELECT * FROM (
+                SELECT {self._list((*_PLACE, INCARNATION))},
+                       LAG({INCARNATION} * {_PARTITIONS} + {PARTITION}) OVER latest_first AS later
                 FROM {MERGE}
+                WINDOW latest_first AS (PARTITION BY {self._list(self._upsert.key)} ORDER BY {latest_first})
             ) ranked
-            WHERE place > 1""")
+            WHERE later IS NOT NULL""")
+        if order_column(self._upsert) is None:
+            same = " AND ".join(f"{MERGE}.{name} = {LOSERS}.{name}" for name in _PLACE)
+            first = f"{LOSERS}.{INCARNATION} * {_PARTITIONS}"
+            self._refuse_moved(f"""
+                SELECT {MERGE}.{DIGEST}, later - {first}, {LOSERS}.{PARTITION}, {LOSERS}.{OFFSET}
+                FROM {LOSERS} JOIN {MERGE} ON {same}
+                WHERE later BETWEEN {first} AND {first} + {_PARTITIONS - 1} AND later <> {first} + {LOSERS}.{PARTITION}
+                LIMIT 1""")
         self._run(f"""
             DELETE FROM {MERGE}
             WHERE ({self._list(_PLACE)}) IN (SELECT {self._list(_PLACE)} FROM {LOSERS})""")
@@ -117,19 +126,26 @@ class Merge:
         be committed: an earlier version of a refused record's key is out already.
         """
         target = quoted_table(self._road, self._table.name)
-        self._refuse_moved_since(target)
-        self._drop_older(target)
-        # Most tables have no tombstone; under the asset's lock none comes while this one looks.
-        if self._all(f"SELECT 1 FROM kafka_tombstone WHERE asset = {self._asset} LIMIT 1"):
+        # Most tables have no tombstone, and many a run brings nothing but new keys. Under the asset's lock no row and
+        # no tombstone comes while this one looks.
+        same_key = self._same_key("standing")
+        self._stands = bool(self._all(f"SELECT 1 FROM {MERGE} JOIN {target} standing ON {same_key} LIMIT 1"))
+        buried = bool(self._all(f"SELECT 1 FROM kafka_tombstone WHERE asset = {self._asset} LIMIT 1"))
+        self._refuse_moved_since(target, buried=buried)
+        if self._stands:
+            self._drop_older(target)
+        if buried:
             self._drop_buried()
             # What is left is the last word on its key: an older tombstone is not needed any more.
             self._forget_tombstones()
+        counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
+        won = {(publication, bool(deleted)): count for publication, deleted, count in counted}
+        puts, gone = (sum(count for (_, is_gone), count in won.items() if is_gone is one) for one in (False, True))
         if deletes:
             # All deletes before any row, which may take the place of what goes in a unique key.
-            yield from self._halved(lambda within, _: self._bury(target, within), deleted=1, topics=topics)
-        yield from self._halved(partial(self._write, target), deleted=0, topics=topics)
-        counted = self._all(f"SELECT {PUBLICATION}, {DELETED}, COUNT(*) FROM {MERGE} GROUP BY {PUBLICATION}, {DELETED}")
-        return {(publication, bool(deleted)): count for publication, deleted, count in counted}
+            yield from self._halved(gone, lambda within, _: self._bury(target, within), deleted=1, topics=topics)
+        yield from self._halved(puts, partial(self._write, target), deleted=0, topics=topics)
+        return won
 
     def _drop_tables(self) -> None:
         """Those of an earlier transaction, where the connection is kept; no others, whatever else is so named."""
@@ -142,10 +158,9 @@ class Merge:
             self._run(f"DROP TEMPORARY TABLE IF EXISTS {MERGE}, {LOSERS}")
 
     def _halved(
-        self, take: Callable[[str, int], None], *, deleted: int, topics: Mapping[int, str]
+        self, count: int, take: Callable[[str, int], None], *, deleted: int, topics: Mapping[int, str]
     ) -> Generator[Refused]:
-        """Have `take` take the winners, or all but those that the table refuses: where they lie, and how many."""
-        [[count]] = self._all(f"SELECT COUNT(*) FROM {MERGE} WHERE {DELETED} = {deleted}")
+        """Have `take` take so many winners, or all but those that the table refuses: where they lie, and how many."""
         listed = self._list(_PLACE)
         places: list[Any] = []
 
@@ -219,6 +234,9 @@ class Merge:
             INSERT INTO {target} ({self._list(columns)})
             SELECT {self._list(columns)} FROM {MERGE} WHERE {DELETED} = 0 AND {within}
             ON CONFLICT ({self._list(self._upsert.key)}) DO UPDATE SET {changed}""")
+        self._require(taken, count)
+
+    def _require(self, taken: int, count: int) -> None:
         if taken != count:
             raise left_alone(f"{count} rows were sent to the table {self._table.name!r}, and {taken} arrived")
 
@@ -226,7 +244,7 @@ class Merge:
         ordered = order_column(self._upsert)
         return (SOURCE, INCARNATION, PARTITION, OFFSET, *([] if ordered is None else [ordered]), *self._table.columns)
 
-    def _refuse_moved_since(self, target: str) -> None:
+    def _refuse_moved_since(self, target: str, *, buried: bool) -> None:
         if order_column(self._upsert) is not None:
             return
         # Another incarnation may have other partitions: only within one do offsets decide.
@@ -235,9 +253,11 @@ class Merge:
             FROM {MERGE} JOIN {{}}
             AND standing.{{}} = {MERGE}.{INCARNATION} AND standing.{PARTITION} <> {MERGE}.{PARTITION}
             LIMIT 1"""
-        self._refuse_moved(moved.format(f"{target} standing ON {self._same_key('standing')}", INCARNATION))
-        stone = f"standing.asset = {self._asset} AND standing.key_digest = {MERGE}.{DIGEST}"
-        self._refuse_moved(moved.format(f"kafka_tombstone standing ON {stone}", "incarnation"))
+        if self._stands:
+            self._refuse_moved(moved.format(f"{target} standing ON {self._same_key('standing')}", INCARNATION))
+        if buried:
+            stone = f"standing.asset = {self._asset} AND standing.key_digest = {MERGE}.{DIGEST}"
+            self._refuse_moved(moved.format(f"kafka_tombstone standing ON {stone}", "incarnation"))
 
     def _refuse_moved(self, query: str) -> None:
         for digest, before, now, offset in self._all(query):

@@ -30,12 +30,14 @@ class MySQLMerge(Merge):
             f"standing.{name} = {MERGE}.{name}"
             for name in (self._road.quoted(one) for one in columns if one not in self._upsert.key)
         )
-        self._run(f"""
-            UPDATE {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY) ON {self._same_key("standing")}
-            SET {changed}
-            WHERE {MERGE}.{DELETED} = 0 AND {within}""")
+        winners = f"{MERGE}.{DELETED} = 0 AND {within}"
+        if self._stands:
+            self._run(f"""
+                UPDATE {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY) ON {self._same_key("standing")}
+                SET {changed}
+                WHERE {winners}""")
+            winners += f" AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key('standing')})"
         self._run(f"""
             INSERT INTO {target} ({self._list(columns)})
             SELECT {self._list(columns, MERGE)} FROM {MERGE}
-            WHERE {MERGE}.{DELETED} = 0 AND {within}
-              AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key("standing")})""")
+            WHERE {winners}""")

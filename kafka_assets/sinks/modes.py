@@ -18,12 +18,14 @@ from kafka_assets.sinks.accounting import Landed, landed_by_slice, places
 from kafka_assets.sinks.halving import insert_halving
 from kafka_assets.sinks.merge import Merge
 from kafka_assets.sinks.merge_mysql import MySQLMerge
+from kafka_assets.sinks.merge_postgresql import PostgreSQLMerge
 from kafka_assets.sinks.road import Road, Table, slice_of
 from kafka_assets.sinks.rows import delete_rows
 from kafka_assets.sinks.versions import INCARNATION, PUBLICATION, completed, versioned
 from kafka_assets.slices import SliceKey
 
 Slices = Mapping[SliceKey, Publication]
+_MERGES = {"postgresql": PostgreSQLMerge, "mysql": MySQLMerge, "mariadb": MySQLMerge}
 
 
 class Mode(Protocol):
@@ -161,7 +163,7 @@ class Upserting:
 
     def _temporary(self, asset: str) -> Table:
         if self._merge is None or self._waiting is None:
-            kind = MySQLMerge if self._connection.dialect.name in {"mysql", "mariadb"} else Merge
+            kind = _MERGES.get(self._connection.dialect.name, Merge)
             self._merge = kind(self._connection, self._road, self._table, asset=asset)
             self._waiting = self._merge.prepare()
         return self._waiting

@@ -173,9 +173,9 @@ class MySQLRoad:
         statement = (
             f"LOAD DATA LOCAL INFILE {LOADED} INTO TABLE {quoted_table(self, table.name)} CHARACTER SET utf8mb4"
             r" FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
-            f" ({self.quoted(SOURCE)}, {listed}){decoded}"
+            f" ({listed}, {self.quoted(SOURCE)}){decoded}"
         )
-        for part, count in lines(rows, columns, first=source_id, spelling=_SPELLING):
+        for part, count in lines(rows, columns, last=source_id, spelling=_SPELLING):
             with driver_errors(connection, statement):
                 taken = _TAKEN.search(raw.load(statement, part))
             if taken is None or tuple(map(int, taken.groups())) != (count, 0, 0, 0):

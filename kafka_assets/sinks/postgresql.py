@@ -93,10 +93,10 @@ class PostgreSQLRoad:
 
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         columns = (PARTITION, OFFSET, *table.columns)
-        listed = ", ".join(self.quoted(name) for name in (SOURCE, *columns))
-        statement = f"COPY {quoted_table(self, table.name)} ({listed}) FROM STDIN"
         is_binary = self._takes_binary(connection, table, rows.schema, columns)
-        statement += " (FORMAT BINARY)" if is_binary else ""
+        listed = ", ".join(map(self.quoted, (SOURCE, *columns) if is_binary else (*columns, SOURCE)))
+        form = " (FORMAT BINARY)" if is_binary else ""
+        statement = f"COPY {quoted_table(self, table.name)} ({listed}) FROM STDIN{form}"
         raw = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
         with driver_errors(connection, statement), raw.cursor() as cursor:
             with cursor.copy(statement.encode()) as copy:
@@ -106,7 +106,7 @@ class PostgreSQLRoad:
                         copy.write(part)
                     copy.write(TAIL)
                 else:
-                    for part, _ in lines(rows, columns, first=source_id, spelling=_SPELLING):
+                    for part, _ in lines(rows, columns, last=source_id, spelling=_SPELLING):
                         copy.write(part)
             if cursor.rowcount != rows.num_rows:
                 raise CountsDisagree(
@@ -123,4 +123,6 @@ class PostgreSQLRoad:
             return False
         found = connection.execute(_TYPES_NOW, {"name": quoted_table(self, table.name)}).all()
         stand: dict[str, str] = {one.attname: one.typname for one in found}
+        # The binary form of CHAR(n) is that of TEXT.
+        stand = {name: "text" if kind == "bpchar" else kind for name, kind in stand.items()}
         return stand.get(SOURCE) == "int8" and all(stand.get(name) == kind for name, kind in sent.items())

@@ -1,4 +1,4 @@
-"""SQLite's road: chunks spooled to disk before its one lock is taken, then executemany.
+"""SQLite's road: chunks spooled to disk before its one lock is taken, then INSERTs of many rows each.
 
 Only the standard library's SQLite touches the file: a second SQLite library in the process would drop
 its locks when it closes a connection, and committed rows would be lost (measured).
@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,6 +45,10 @@ _BAD = pa.schema(
 _EXACT_DIGITS = 15
 """A double holds so many decimal digits exactly: up to here a decimal is a number, beyond it is text."""
 _SHORT_SCALE = 6
+_MARKS = 999
+"""Values in one statement: as many as every SQLite takes."""
+_STATEMENTS = 40
+"""Statements whose values are Python objects at the same time: so few that a processor's cache holds them."""
 
 
 class SQLiteRoad:
@@ -110,17 +114,23 @@ class SQLiteRoad:
     def insert(self, connection: Connection, table: Table, rows: pa.Table, *, source_id: int) -> int:
         if rows.num_rows == 0:
             return 0
-        names = (SOURCE, PARTITION, OFFSET, *table.columns)
-        listed = ", ".join(self.quoted(name) for name in names)
-        marks = ", ".join("?" * len(names))
-        statement = f"INSERT INTO {quoted_table(self, table.name)} ({listed}) VALUES ({marks})"
-        for batch in filled(rows, most=50_000):
-            columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names[1:]]
-            sent = list(zip(repeat(source_id, batch.num_rows), *columns, strict=True))
-            taken = connection.exec_driver_sql(statement, sent).rowcount
-            if taken != len(sent):
+        names = (PARTITION, OFFSET, *table.columns)
+        listed = ", ".join(self.quoted(name) for name in (SOURCE, *names))
+        into = f"INSERT INTO {quoted_table(self, table.name)} ({listed}) VALUES "
+        row = f"({source_id}, {', '.join('?' * len(names))})"
+        # Within one statement SQLite goes on where it stands in the table; each new one looks for the place again.
+        together = max(_MARKS // len(names), 1)
+        several = into + ", ".join([row] * together)
+        for batch in filled(rows, most=together * _STATEMENTS):
+            columns = [values(cast("pa.Array[Any]", batch.column(name))) for name in names]
+            flat = chain.from_iterable(zip(*columns, strict=True))
+            full = list(islice(zip(*repeat(flat, together * len(names)), strict=False), batch.num_rows // together))
+            rest = list(zip(*repeat(flat, len(names)), strict=True))
+            parts = ((several, full), (into + row, rest))
+            taken = sum(connection.exec_driver_sql(*part).rowcount for part in parts if part[1])
+            if taken != batch.num_rows:
                 raise CountsDisagree(
-                    f"{len(sent)} rows were sent to the table {table.name!r}, and {taken} arrived",
+                    f"{batch.num_rows} rows were sent to the table {table.name!r}, and {taken} arrived",
                     why="a trigger of the table takes rows away: RAISE(IGNORE)",
                     cure="remove it, or let it RAISE(ABORT, …): the records that it means are quarantined then",
                 )

@@ -144,9 +144,9 @@ def _digests(columns: Sequence[Any]) -> list[str]:
     parts: list[Any] = []
     for column in columns:
         parts += [pc.binary_length(column).cast(_TEXT), column]
-    joined: list[str | None] = join(*parts, colon).to_pylist()
+    joined: list[bytes | None] = join(*parts, colon).cast(pa.large_binary()).to_pylist()
     # A row without its key has no digest: the temporary table refuses it.
-    return cast("list[str]", [None if one is None else sha256(one.encode()).hexdigest() for one in joined])
+    return cast("list[str]", [None if one is None else sha256(one).hexdigest() for one in joined])
 
 
 def _texts(keys: pa.Table) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -101,6 +102,39 @@ def test_every_type_has_its_form() -> None:
     expected = struct.pack(">hiq", len(columns) + 1, 8, 1)
     expected += b"".join(struct.pack(">i", len(form)) + form for _, form in columns.values())
     assert sent(rows) == HEAD + expected + TAIL
+
+
+@pytest.mark.parametrize("precision", range(1, 19))
+def test_a_decimal_of_any_scale_is_sent_as_it_is_and_nulls_among_them(precision: int) -> None:
+    for scale in range(precision + 1):
+        most = 10**precision - 1
+        given = [Decimal(one).scaleb(-scale) for one in (most, -most, 1, -1, 0, most // 3, 10 ** (precision // 2))]
+        for values in (given, [None, *given, None]):
+            rows = pa.table({"d": pa.array(values, pa.decimal128(precision, scale))})
+            assert [decimal_of(one, scale) for one in fields(sent(rows))] == values
+
+
+def fields(data: bytes) -> Iterator[bytes | None]:
+    """The one column behind the BIGINT of each row."""
+    at = len(HEAD)
+    while data[at : at + 2] != TAIL:
+        (count, _, _, size) = struct.unpack_from(">hiqi", data, at)
+        assert count == 2
+        at += struct.calcsize(">hiqi")
+        yield data[at : at + size] if size >= 0 else None
+        at += max(size, 0)
+    assert at + 2 == len(data)
+
+
+def decimal_of(form: bytes | None, scale: int) -> Decimal | None:
+    """As PostgreSQL reads it: groups of four digits, of which the first stands so many groups before the point."""
+    if form is None:
+        return None
+    count, weight, sign, shown = struct.unpack_from(">4h", form)
+    groups = struct.unpack_from(f">{count}h", form, 8)
+    assert shown == scale and len(form) == 8 + 2 * count and all(0 <= one < 10_000 for one in groups)
+    size = sum(Decimal(one) * Decimal(10_000) ** (weight - at) for at, one in enumerate(groups))
+    return -size if sign else Decimal(size)
 
 
 def test_what_has_no_form_is_sent_as_text() -> None:
