@@ -31,7 +31,7 @@ from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
 from kafka_assets.errors import Retryable, SparkUnavailable
 from kafka_assets.ledger.claims import give_back
-from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.engine import make_engine, shared_reads
 from kafka_assets.ledger.requests import given_up, withdraw
 from kafka_assets.ledger.slice_list import list_slices
 from kafka_assets.ledger.standing import (
@@ -160,8 +160,9 @@ class Runner:
         done = Done()
         begun = time.monotonic()
         found = self._step(done)
-        goal = self._goal(found)
-        before, moved = remaining(self.engine, goal), time.monotonic()
+        with shared_reads(self.engine):
+            goal = self._goal(found)
+            before, moved = remaining(self.engine, goal), time.monotonic()
         while before.offsets or found.unsettled:
             unsettled, found = found.unsettled, self._step(done)
             if unsettled:  # what could not be looked at before is there now
@@ -200,18 +201,21 @@ class Runner:
         ]
 
     def _closed(self, done: Done, left: Remaining, *, since: float) -> Done:
-        failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
-        done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
-        done.failed_slices = sum(done.given_up.values())
-        for stream in (one for one in self.streams if one.name in done.given_up):
-            stand = list_slices(self.engine, stream=root_of(stream), asset=stream.asset, state="failed", limit=NAMED)
-            done.given_up_slices[stream.name] = [str(one.key) for one in stand]
-        done.remaining = left.offsets
-        passed = timedelta(seconds=time.monotonic() - since)
-        done.lost = lost_within(self.engine, passed, streams=[stream.name for stream in self.streams])
-        if done.remaining:
-            some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
-            done.waits = [one.said() for found in some for one in found]
+        with shared_reads(self.engine):
+            failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
+            done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
+            done.failed_slices = sum(done.given_up.values())
+            for stream in (one for one in self.streams if one.name in done.given_up):
+                stand = list_slices(
+                    self.engine, stream=root_of(stream), asset=stream.asset, state="failed", limit=NAMED
+                )
+                done.given_up_slices[stream.name] = [str(one.key) for one in stand]
+            done.remaining = left.offsets
+            passed = timedelta(seconds=time.monotonic() - since)
+            done.lost = lost_within(self.engine, passed, streams=[stream.name for stream in self.streams])
+            if done.remaining:
+                some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
+                done.waits = [one.said() for found in some for one in found]
         return done
 
     def _step(self, done: Done) -> Tick:
@@ -253,15 +257,16 @@ class Runner:
         return found
 
     def _tick(self) -> Tick:
-        found = tick(
-            [flushing(stream) for stream in self.streams],
-            engine=self.engine,
-            connection=lambda: Connection.of(self._settings),
-            instance=self.instance,
-            log=_log,
-            cursor=self._cursor,
-            caller=Caller(here=True, again=self._again, versions=self._versions),
-        )
+        with shared_reads(self.engine):
+            found = tick(
+                [flushing(stream) for stream in self.streams],
+                engine=self.engine,
+                connection=lambda: Connection.of(self._settings),
+                instance=self.instance,
+                log=_log,
+                cursor=self._cursor,
+                caller=Caller(here=True, again=self._again, versions=self._versions),
+            )
         self._cursor, self._again = found.cursor, False
         return found
 
