@@ -19,7 +19,7 @@ import dagster as dg
 from kafka_assets import errors
 from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import versions_of
-from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.definitions import landing_definitions
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
 from kafka_assets.assets.faults import divides
 from kafka_assets.assets.folder import Declared, chosen, load_assets
@@ -127,7 +127,7 @@ class Runner:
         """What runs were asked for, by their slices, and have failed here since."""
         self._told: set[str] = set()
         """Why, as it was said."""
-        definitions = build_definitions(self._assets, resources=resources)
+        definitions = landing_definitions(self._assets, resources=resources)
         # Without an asset Dagster has no such job; without a stream no run is asked for.
         self._job = definitions.resolve_implicit_global_asset_job_def() if self.streams else None
 

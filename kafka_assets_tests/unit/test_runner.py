@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -20,6 +20,7 @@ import pytest
 from kafka_assets.assets import ending, replaying
 from kafka_assets.assets import runner as running
 from kafka_assets.assets.decorator import kafka_asset
+from kafka_assets.assets.folder import Declared
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
@@ -171,7 +172,9 @@ def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: N
     monkeypatch.setattr(Landing, "frame", lambda self: self.attached(SimpleNamespace(read=self.records.read())))
     desk.broker.set("orders", 2_000_000)
 
-    def landing(happens: Callable[[], object], *, claimed: bool, **options: Any) -> Runner:
+    def landing(
+        happens: Callable[[], object], *, claimed: bool, more: Sequence[Declared] = (), **options: Any
+    ) -> Runner:
         asset = kafka_asset(
             name=ASSET, topic="orders", target=ASSET, schema="id BIGINT", slices={"max_records": 1_000_000}
         )
@@ -180,7 +183,8 @@ def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: N
             SPARK: Session(cast("Any", None)),
             IO_MANAGER: SliceIOManager(database_url=str(desk.engine.url)),
         }
-        return Runner(load_settings(), instance=desk.instance, assets=[asset(as_it_is)], resources=resources, **options)
+        assets = [asset(as_it_is), *more]
+        return Runner(load_settings(), instance=desk.instance, assets=assets, resources=resources, **options)
 
     return landing
 
@@ -230,6 +234,22 @@ def test_ctrl_c_ends_it_where_nobody_hears_signals_as_well(desk: Desk, landing: 
     with pytest.raises(KeyboardInterrupt), runner:
         runner.until_caught_up(patience=timedelta(hours=1))
     assert len(desk.instance.get_runs()) == 1
+
+
+def test_a_run_leaves_our_checks_to_their_own_clock_and_takes_those_of_the_user_along(
+    desk: Desk, landing: Callable[..., Runner]
+) -> None:
+    @dg.asset_check(asset=ASSET)
+    def of_the_users_own() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    runner = landing(lambda: None, claimed=True, more=[of_the_users_own])
+    with runner:
+        runner.once()
+    run = desk.instance.get_runs()[0]
+    planned = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
+    asked = [one.dagster_event for one in desk.instance.all_logs(run.run_id, of_type=planned)]
+    assert [one.event_specific_data.check_name for one in asked if one] == ["of_the_users_own"]  # type: ignore[union-attr]
 
 
 @pytest.fixture
