@@ -34,9 +34,30 @@ def build_definitions(
     kind: sensor and resources are the same objects each time. A file that could not be read gets a sensor whose ticks
     fail with its error: the other files' assets go on, and somebody sees it.
     """
+    landing = landing_definitions(assets, resources=resources, executor=executor)
+    streams = streams_in(assets)
+    watching = dg.Definitions(
+        asset_checks=[checks_of(stream) for stream in streams],
+        sensors=[
+            *([the_sensor(), the_health_sensor()] if streams else []),
+            *map(broken_file_sensor, broken_in(assets)),
+        ],
+    )
+    return dg.Definitions.merge(landing, watching)
+
+
+def landing_definitions(
+    assets: Sequence[Declared],
+    *,
+    resources: Mapping[str, object] | None = None,
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,
+) -> dg.Definitions:
+    """The same without our checks and sensors, which have a clock of their own: for who carries runs out himself.
+
+    A run that takes an asset takes the asset's checks along, and those read the whole view kafka_gap.
+    """
     refuse_storage()
     _require_keys(resources or {})
-    broken = broken_in(assets)
     declared = [one for one in assets if not isinstance(one, BrokenFile)]
     checks = [one for one in declared if isinstance(one, dg.AssetChecksDefinition)]
     streams = streams_in(assets)
@@ -48,8 +69,7 @@ def build_definitions(
             *(one for one in declared if one not in checks),
             *(source_spec(topic) for topic in sorted({one.topic for one in streams if one.topic})),
         ],
-        asset_checks=[*checks, *(checks_of(stream) for stream in streams)],
-        sensors=[*([the_sensor(), the_health_sensor()] if streams else []), *map(broken_file_sensor, broken)],
+        asset_checks=checks,
         resources={**default_resources(), **(resources or {})},
         executor=executor,
     )

@@ -22,12 +22,13 @@ from kafka_assets.assets.reruns import Asked, asked_of
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, Retryable
 from kafka_assets.ledger.derived import add_publications
-from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.engine import make_engine, shared_reads
 from kafka_assets.ledger.publications import results
 from kafka_assets.ledger.readers import require_same
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.settings import load_settings
 from kafka_assets.sinks.committed_rows import CommittedRows, committed_rows
+from kafka_assets.sinks.publish import Published
 from kafka_assets.slices import SliceKey, readable
 from kafka_assets.streams import Derived, Stream
 
@@ -146,6 +147,13 @@ class SliceIOManager(dg.ConfigurableIOManager):
         force = landing.tags.get(FORCE_TAG) == "true"
         say = cast("Callable[[str], None]", context.log.info)
         published = land(engine, landing, frame, Asking(asked.replaces, force, asked.keeps, say))
+        with shared_reads(engine):
+            self._tell(context, engine, landing, published)
+
+    def _tell(
+        self, context: dg.OutputContext, engine: Engine, landing: Landing, published: Sequence[Published]
+    ) -> None:
+        """Say of each key what became of it, as the ledger has it."""
         rows = results(engine, [one.publication.id for one in published])
         lags = lag_after(engine, landing.stream)
         for one in published:

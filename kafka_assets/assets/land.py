@@ -25,7 +25,7 @@ from kafka_assets.errors import (
 )
 from kafka_assets.ledger import windows
 from kafka_assets.ledger.claims import LEASE_MS, Claim, claim, give_back, record_failure, release
-from kafka_assets.ledger.engine import read
+from kafka_assets.ledger.engine import read, shared_reads
 from kafka_assets.ledger.fences import Held, kept_alive
 from kafka_assets.ledger.publications import Publication, find
 from kafka_assets.ledger.schema import ensure_schema
@@ -78,8 +78,9 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
     they may, and Unlanded tells of it in the end.
     """
     landing.steps.now("claim")
-    ensure_schema(engine)
-    found = find(engine, asset=landing.stream.asset, keys=landing.keys)
+    with shared_reads(engine):
+        ensure_schema(engine)
+        found = find(engine, asset=landing.stream.asset, keys=landing.keys)
     wanted = [one for one in found.values() if not one.stays(replaces=asking.replaces, keeps=asking.keeps)]
     done = [Published(one, one.committed_attempt or 0, None) for one in found.values() if one not in wanted]
     if not wanted:

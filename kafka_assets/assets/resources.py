@@ -142,6 +142,18 @@ class SparkResource(LazyPySparkResource):
         finally:
             alone.close()
 
+    @property
+    def remote(self) -> str | None:
+        """The address of the Spark Connect server; None where each process has a Spark of its own.
+
+        Raises `SettingsError` where none is known.
+        """
+        if self.spark_config:
+            return self.spark_config.get("spark.remote")
+        settings = load_settings()
+        endpoint = settings.require_spark()
+        return None if settings.spark_remote is None else endpoint
+
     def require_known(self) -> None:
         """Raises `SettingsError` where nobody has said where Spark is: a run could only fail. Asks no Spark."""
         if not self.spark_config:
@@ -153,14 +165,14 @@ class SparkResource(LazyPySparkResource):
         None where it answers within the patience, and where no server is set: each run starts a Spark of its own.
         """
         try:
-            remote = (self.spark_config or spark_config(load_settings())).get("spark.remote")
+            remote = self.remote
         except SettingsError:
             return None
-        why = unanswered(str(remote), patience=patience) if remote else None
+        why = unanswered(remote, patience=patience) if remote else None
         if why is None:
             return None
         return (
-            f"Spark at {connect_endpoint(str(remote))} does not answer within {patience.total_seconds():.0f} s "
+            f"Spark at {connect_endpoint(remote)} does not answer within {patience.total_seconds():.0f} s "
             f"({why[:200]}): it is gone, full or overloaded, and runs wait for it · look at its memory and its "
             "machine's load; `kafka-assets up` starts a local one anew"
         )

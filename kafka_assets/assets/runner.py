@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +22,7 @@ import dagster as dg
 from kafka_assets import errors
 from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import versions_of
-from kafka_assets.assets.definitions import build_definitions
+from kafka_assets.assets.definitions import landing_definitions
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
 from kafka_assets.assets.faults import divides
 from kafka_assets.assets.folder import Declared, chosen, load_assets
@@ -29,9 +32,9 @@ from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.assets.warmth import keep_revisions
 from kafka_assets.broker.connection import Connection
 from kafka_assets.devstack.dagster import HOME, write_instance
-from kafka_assets.errors import Retryable, SparkUnavailable
+from kafka_assets.errors import Retryable, SettingsError, SparkUnavailable
 from kafka_assets.ledger.claims import give_back
-from kafka_assets.ledger.engine import make_engine
+from kafka_assets.ledger.engine import make_engine, shared_reads
 from kafka_assets.ledger.requests import given_up, withdraw
 from kafka_assets.ledger.slice_list import list_slices
 from kafka_assets.ledger.standing import (
@@ -123,24 +126,32 @@ class Runner:
         self._versions = versions_of(one for one in self._assets if isinstance(one, dg.AssetsDefinition))
         self._resources = {**default_resources(), **(resources or {})}
         self._spark_met = False
+        self._asked: Future[None] | None = None
+        """What Spark says that was asked from aside."""
         self._failed: set[str] = set()
         """What runs were asked for, by their slices, and have failed here since."""
         self._told: set[str] = set()
         """Why, as it was said."""
-        definitions = build_definitions(self._assets, resources=resources)
+        definitions = landing_definitions(self._assets, resources=resources)
         # Without an asset Dagster has no such job; without a stream no run is asked for.
         self._job = definitions.resolve_implicit_global_asset_job_def() if self.streams else None
 
     def __enter__(self) -> Self:
         self.engine = make_engine(self._settings.database_url)
-        keep_revisions()
-        self.instance = self._given or dg.DagsterInstance.from_config(str(_home(self._settings)))
         return self
+
+    @cached_property
+    def instance(self) -> dg.DagsterInstance:
+        """The Dagster that is told: opened when it is needed, since that takes a while in which Spark can be asked."""
+        if self._given is not None:
+            return self._given
+        keep_revisions()
+        return dg.DagsterInstance.from_config(str(_home(self._settings)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._given is None:
+        if self._given is None and "instance" in vars(self):
             self.instance.dispose()
         self.engine.dispose()
 
@@ -160,8 +171,9 @@ class Runner:
         done = Done()
         begun = time.monotonic()
         found = self._step(done)
-        goal = self._goal(found)
-        before, moved = remaining(self.engine, goal), time.monotonic()
+        with shared_reads(self.engine):
+            goal = self._goal(found)
+            before, moved = remaining(self.engine, goal), time.monotonic()
         while before.offsets or found.unsettled:
             unsettled, found = found.unsettled, self._step(done)
             if unsettled:  # what could not be looked at before is there now
@@ -200,18 +212,21 @@ class Runner:
         ]
 
     def _closed(self, done: Done, left: Remaining, *, since: float) -> Done:
-        failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
-        done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
-        done.failed_slices = sum(done.given_up.values())
-        for stream in (one for one in self.streams if one.name in done.given_up):
-            stand = list_slices(self.engine, stream=root_of(stream), asset=stream.asset, state="failed", limit=NAMED)
-            done.given_up_slices[stream.name] = [str(one.key) for one in stand]
-        done.remaining = left.offsets
-        passed = timedelta(seconds=time.monotonic() - since)
-        done.lost = lost_within(self.engine, passed, streams=[stream.name for stream in self.streams])
-        if done.remaining:
-            some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
-            done.waits = [one.said() for found in some for one in found]
+        with shared_reads(self.engine):
+            failed = given_up(self.engine, assets=[stream.asset for stream in self.streams])
+            done.given_up = {stream.name: failed[stream.asset] for stream in self.streams if stream.asset in failed}
+            done.failed_slices = sum(done.given_up.values())
+            for stream in (one for one in self.streams if one.name in done.given_up):
+                stand = list_slices(
+                    self.engine, stream=root_of(stream), asset=stream.asset, state="failed", limit=NAMED
+                )
+                done.given_up_slices[stream.name] = [str(one.key) for one in stand]
+            done.remaining = left.offsets
+            passed = timedelta(seconds=time.monotonic() - since)
+            done.lost = lost_within(self.engine, passed, streams=[stream.name for stream in self.streams])
+            if done.remaining:
+                some = (waits(self.engine, asset=stream.asset, limit=SAID) for stream in self.streams)
+                done.waits = [one.said() for found in some for one in found]
         return done
 
     def _step(self, done: Done) -> Tick:
@@ -253,15 +268,17 @@ class Runner:
         return found
 
     def _tick(self) -> Tick:
-        found = tick(
-            [flushing(stream) for stream in self.streams],
-            engine=self.engine,
-            connection=lambda: Connection.of(self._settings),
-            instance=self.instance,
-            log=_log,
-            cursor=self._cursor,
-            caller=Caller(here=True, again=self._again, versions=self._versions),
-        )
+        self._asked = None  # what it said a tick ago may be past
+        with shared_reads(self.engine):
+            found = tick(
+                [flushing(stream) for stream in self.streams],
+                engine=self.engine,
+                connection=lambda: Connection.of(self._settings),
+                instance=lambda: self.instance,
+                log=_log,
+                cursor=self._cursor,
+                caller=Caller(here=True, again=self._again, versions=self._versions, planned=self._ask_spark),
+            )
         self._cursor, self._again = found.cursor, False
         return found
 
@@ -309,8 +326,25 @@ class Runner:
         """Without one, all runs would fail, each in its turn: it is asked before the first, and after one failed."""
         spark = self._resources[SPARK]
         if not self._spark_met and isinstance(spark, SparkResource):
-            spark.require()
+            asked, self._asked = self._asked, None
+            spark.require() if asked is None else asked.result()
         self._spark_met = True
+
+    def _ask_spark(self) -> None:
+        """Ask a Spark Connect server from aside: it takes as long to answer as Dagster's instance to open."""
+        spark = self._resources[SPARK]
+        with suppress(SettingsError):  # none is known: who needs it says so
+            if not self._spark_met and isinstance(spark, SparkResource) and spark.remote is not None:
+                self._asked = answer = Future[None]()
+                # Nobody waits for it at the end: a process that is told to end does so within seconds.
+                threading.Thread(target=_answer, args=(answer, spark.require), name="spark", daemon=True).start()
+
+
+def _answer(answer: Future[None], ask: Callable[[], None]) -> None:
+    try:
+        answer.set_result(ask())
+    except BaseException as error:  # noqa: BLE001 - a thread's edge: raised in the run's own
+        answer.set_exception(error)
 
 
 def _named(request: dg.RunRequest) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import dagster as dg
+from sqlalchemy import Engine
 
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import stream_of, versions_of
@@ -14,6 +15,7 @@ from kafka_assets.assets.resources import SparkResource
 from kafka_assets.assets.sharing import refuse_shared
 from kafka_assets.assets.tick import Caller, sensor_result, tick, trouble_reason
 from kafka_assets.errors import KafkaAssetsError, StreamError
+from kafka_assets.ledger.engine import shared_reads
 from kafka_assets.streams import Stream
 from kafka_assets.verdicts import UNSEEN_MS
 
@@ -38,20 +40,22 @@ def build_sensor(
     def kafka_slices(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         spark = getattr(context.resources, SPARK)
         try:
-            # Each tick anew: services that came up after this code was loaded are found.
-            found = tick(
-                streams_of(context, only),
-                caller=Caller(
-                    versions=versions_of(_assets(context)),
-                    # Of another resource than ours nobody here knows how to ask.
-                    spark=spark.require_known if isinstance(spark, SparkResource) else None,
-                ),
-                engine=getattr(context.resources, IO_MANAGER).engine,
-                connection=getattr(context.resources, KAFKA).connection,
-                instance=context.instance,
-                log=context.log,
-                cursor=context.cursor,
-            )
+            engine: Engine = getattr(context.resources, IO_MANAGER).engine
+            with shared_reads(engine):
+                # Each tick anew: services that came up after this code was loaded are found.
+                found = tick(
+                    streams_of(context, only),
+                    caller=Caller(
+                        versions=versions_of(_assets(context)),
+                        # Of another resource than ours nobody here knows how to ask.
+                        spark=spark.require_known if isinstance(spark, SparkResource) else None,
+                    ),
+                    engine=engine,
+                    connection=getattr(context.resources, KAFKA).connection,
+                    instance=context.instance,
+                    log=context.log,
+                    cursor=context.cursor,
+                )
         except KafkaAssetsError as error:
             at = Cursor.parse(context.cursor).unanswered()
             if at.out_seconds * 1000 > UNSEEN_MS:

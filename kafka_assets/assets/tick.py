@@ -92,6 +92,8 @@ class Caller:
     """The code version of each stream, by its name."""
     spark: Callable[[], object] | None = None
     """Raises SettingsError where no Spark is known: then no run is asked for, which could only fail."""
+    planned: Callable[[], object] = lambda: None
+    """Is told as soon as new slices stand in the ledger: runs will be asked for, and can be made ready."""
 
 
 def tick(
@@ -99,7 +101,7 @@ def tick(
     *,
     engine: Engine,
     connection: Connection | Callable[[], Connection],
-    instance: dg.DagsterInstance,
+    instance: dg.DagsterInstance | Callable[[], dg.DagsterInstance],
     log: logging.Logger,
     cursor: str | None = None,
     look: Look | None = None,
@@ -107,7 +109,8 @@ def tick(
 ) -> Tick:
     """Bring ledger and Dagster up to the broker. One stream's trouble never stops the others.
 
-    `look` asks the broker what there is, or says it in its place. Without a broker nothing is planned and no
+    `look` asks the broker what there is, or says it in its place. `instance` may be opened when it is needed: when all
+    is planned. Without a broker nothing is planned and no
     run is asked for: it could only fail. Dagster is told all the same.
     """
     ensure_schema(engine)
@@ -126,6 +129,9 @@ def tick(
         there = shown(seen) if seen else set[str]()
         if connected and seen is not None:
             _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
+        if result.planned:
+            caller.planned()
+        instance = instance() if callable(instance) else instance
         standing = stalls(engine, assets=[stream.asset for stream in streams])
         retired = {name for name, mine in sources.items() if any(one.retired for one in mine)}
         no_spark = _no_spark(caller.spark)

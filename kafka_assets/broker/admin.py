@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,8 @@ LOGGER.addHandler(logging.NullHandler())
 LOGGER.propagate = False
 
 TIMEOUT = 10.0
+LOOK = 0.02
+"""Seconds between two looks at what a client says of its connection, while an answer is waited for."""
 ALL_DOWN_GRACE = 2.0
 """Seconds that "all brokers are down" may last: it is also said between a host's first address and its second."""
 
@@ -148,11 +150,11 @@ class Admin:
 
     def answers(self, futures: Mapping[Key, Future[Answer]]) -> dict[Key, Answer | KafkaError]:
         """Wait for all of them. Each gives its answer or its own error; an unreachable cluster raises."""
-        while not all(future.done() for future in futures.values()):
+        # Futures are answered from another thread: only who waits for them hears of it at once, and poll does not.
+        while wait(futures.values(), LOOK).not_done:
             if time.monotonic() > self.deadline + 1:
                 raise self.watch.unavailable()
-            # Short, because futures are answered from another thread, which does not wake poll.
-            self.client.poll(0.005)
+            self.client.poll(0)
             self.watch.check(self.client)
         found = {key: _answer(future) for key, future in futures.items()}
         silent = [error for error in found.values() if isinstance(error, KafkaError) and error.code() in _UNREACHABLE]

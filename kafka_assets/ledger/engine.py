@@ -6,6 +6,7 @@ nobody waits for ever: what the database reports as busy becomes :class:`LedgerB
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ LOCK_SECONDS = 10
 """How long a statement waits for a lock before the whole transaction is given up, to be tried again."""
 IDLE_SECONDS = 30
 """How long a server keeps a transaction of a client that says nothing: a frozen one must not hold locks."""
+REST_SECONDS = 1
+"""How long the connection of `shared_reads` may rest between two of them: a server may have ended an older one."""
 
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",
@@ -136,8 +139,28 @@ def _rendered(url: URL) -> str:
 @contextmanager
 def read(engine: Engine) -> Generator[Connection]:
     """A transaction that only reads."""
-    with _transaction(engine, begin="BEGIN") as connection:
+    reads = _reads_of_this_thread().get(engine)
+    with _transaction(engine, begin="BEGIN", reads=reads) as connection:
         yield connection
+
+
+@contextmanager
+def shared_reads(engine: Engine) -> Generator[None]:
+    """In this block the thread's reads take turns on one connection: for who asks many small questions in a row.
+
+    Each is a transaction of its own, as ever. Writes are not among them: a publisher's backend is named in its claims,
+    and on MySQL what a transaction sets for itself stays with its connection.
+    """
+    known = _reads_of_this_thread()
+    if engine in known:
+        yield
+        return
+    known[engine] = reads = _Reads()
+    try:
+        yield
+    finally:
+        del known[engine]
+        reads.close()
 
 
 @contextmanager
@@ -159,6 +182,36 @@ def write(engine: Engine, *, before: Callable[[Connection], None] | None = None)
     """
     with _transaction(engine, begin="BEGIN IMMEDIATE", before=before) as connection:
         yield connection
+
+
+class _Reads:
+    """The connection of one thread's reads, while none of them has it."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._used = 0.0
+
+    def taken(self) -> Connection | None:
+        if time.monotonic() - self._used > REST_SECONDS:
+            self.close()
+        connection, self._connection = self._connection, None
+        return connection
+
+    def given_back(self, connection: Connection) -> None:
+        self.close()  # of two reads, one within the other, each had its own
+        self._connection, self._used = connection, time.monotonic()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            _close(self._connection)
+            self._connection = None
+
+
+_here = threading.local()
+
+
+def _reads_of_this_thread() -> dict[Engine, _Reads]:
+    return vars(_here).setdefault("reads", {})
 
 
 class Kept:
@@ -221,8 +274,10 @@ def _transaction(
     begin: str,
     before: Callable[[Connection], None] | None = None,
     level: Literal["REPEATABLE READ"] | None = None,
+    reads: _Reads | None = None,
 ) -> Generator[Connection]:
-    connection = _connect(engine)
+    connection = (reads and reads.taken()) or _connect(engine)
+    ended = False
     try:
         with _said():
             if before is not None:
@@ -235,8 +290,12 @@ def _transaction(
             yield connection
             if connection.in_transaction():  # else the caller has rolled it back
                 _commit(connection)
+        ended = not connection.closed and not connection.invalidated
     finally:
-        _close(connection)
+        if reads is not None and ended:
+            reads.given_back(connection)
+        else:
+            _close(connection)
 
 
 @contextmanager

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import re
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from kafka_assets.broker import admin
 from kafka_assets.broker import spark_options as translation
-from kafka_assets.broker.admin import LOGGER
+from kafka_assets.broker.admin import LOGGER, Admin
 from kafka_assets.broker.connection import OURS, Connection, admin_config, consumer_config, producer_config
 from kafka_assets.broker.java_names import JAVA_NAMES
 from kafka_assets.errors import SettingsError
@@ -144,3 +147,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
 def test_the_passphrase_of_a_key_is_a_secret() -> None:
     name = "sasl.oauthbearer.assertion.private.key.passphrase"
     assert "hunter2" not in repr(Connection("b:1", {name: "hunter2"}))
+
+
+def test_an_answer_is_heard_as_soon_as_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "LOOK", 3600.0)  # nobody waits for the next look at the client
+    asking = Admin(Connection("127.0.0.1:1"))
+    answer: Future[int] = Future()
+    threading.Timer(0.05, answer.set_result, [7]).start()
+    assert asking.answers({"question": answer}) == {"question": 7}

@@ -14,9 +14,10 @@ from sqlalchemy import Connection, Engine, event, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from kafka_assets.errors import DatabaseRefused, LedgerBusy, OutcomeUnknown, SettingsError
+from kafka_assets.ledger import engine as engine_module
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ts
-from kafka_assets.ledger.engine import Kept, make_engine, parse_url, read, write
+from kafka_assets.ledger.engine import Kept, make_engine, parse_url, read, shared_reads, write
 from kafka_assets.ledger.schema import current_revision, ensure_schema
 from kafka_assets.ledger.trouble import refused_connection, translate
 
@@ -456,6 +457,77 @@ def test_a_connection_that_is_another_one_by_now_is_not_kept(
     assert len(opened) == 2
     assert topics(engine) == ["a"]
     kept.close()
+
+
+@pytest.fixture
+def connections(engine: Engine) -> list[object]:
+    """What the engine connects to from here on."""
+    made: list[object] = []
+    event.listen(engine, "connect", lambda connection, _: made.append(connection))
+    return made
+
+
+def test_reads_that_share_a_connection_see_what_was_written_between_them(
+    engine: Engine, connections: list[object]
+) -> None:
+    with shared_reads(engine):
+        assert topics(engine) == []
+        with write(engine) as connection:
+            add(connection, "a")
+        assert topics(engine) == ["a"]
+        with shared_reads(engine):
+            assert topics(engine) == ["a"]
+    assert len(connections) == 2, "one of the reads, one of the write"
+    topics(engine)
+    assert len(connections) == 3, "and it ended with the block"
+
+
+def test_a_read_within_another_has_a_connection_of_its_own(engine: Engine, connections: list[object]) -> None:
+    with shared_reads(engine):
+        with read(engine) as outer:
+            assert topics(engine) == []
+            assert outer.scalars(select(t.source.c.topic)).all() == []
+        topics(engine)
+    assert len(connections) == 2
+
+
+def test_a_thread_shares_with_no_other(engine: Engine, connections: list[object]) -> None:
+    with shared_reads(engine):
+        topics(engine)
+        other = threading.Thread(target=topics, args=(engine,))
+        other.start()
+        other.join()
+    assert len(connections) == 2
+
+
+@pytest.mark.parametrize("meanwhile", [invalidated, connected_again, Connection.close])
+def test_a_read_that_lost_its_connection_leaves_it_to_no_other(
+    engine: Engine, connections: list[object], meanwhile: Callable[[Connection], None]
+) -> None:
+    with shared_reads(engine):
+        with read(engine) as connection:
+            meanwhile(connection)
+        met = len(connections)
+        assert topics(engine) == []
+        assert len(connections) == met + (meanwhile is not connected_again)
+
+
+def test_a_read_that_failed_leaves_its_connection_to_no_other(engine: Engine, connections: list[object]) -> None:
+    with shared_reads(engine):
+        with pytest.raises(OperationalError), read(engine) as connection:
+            connection.execute(text("SELECT nothing"))
+        topics(engine)
+    assert len(connections) == 2
+
+
+def test_after_a_rest_a_read_connects_anew(
+    engine: Engine, connections: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "REST_SECONDS", -1)
+    with shared_reads(engine):
+        topics(engine)
+        topics(engine)
+    assert len(connections) == 2
 
 
 @pytest.mark.slow

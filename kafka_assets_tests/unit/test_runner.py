@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,12 @@ import pytest
 from kafka_assets.assets import ending, replaying
 from kafka_assets.assets import runner as running
 from kafka_assets.assets.decorator import kafka_asset
+from kafka_assets.assets.folder import Declared
 from kafka_assets.assets.io_manager import SliceIOManager
 from kafka_assets.assets.landing import Landing
 from kafka_assets.assets.names import IO_MANAGER, KAFKA, SPARK
 from kafka_assets.assets.replaying import replay
+from kafka_assets.assets.resources import SparkResource
 from kafka_assets.assets.runner import Done, Failed, Runner
 from kafka_assets.broker.offsets import PartitionOffsets, TopicOffsets
 from kafka_assets.broker.stopping import ENDING, Stopped
@@ -109,6 +112,63 @@ def test_a_broker_that_is_away_ends_it_at_once(desk: Desk, runner: Runner) -> No
     assert desk.broker.asked == 1
 
 
+@dataclass
+class Beside:
+    """Spark, which is away, and Dagster's instance: each can wait for the other one to be asked."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def require(self) -> None:
+        self.asked.set()
+        assert self.opened.wait(30)
+        raise SparkUnavailable("Spark is away")
+
+
+@pytest.fixture
+def beside(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+    monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_ASSETS_BOOTSTRAP_SERVERS", "nowhere:1")
+    monkeypatch.setenv("KAFKA_ASSETS_DATABASE_URL", str(desk.engine.url))
+    beside = Beside()
+    monkeypatch.setattr(SparkResource, "require", lambda resource: beside.require())
+    return beside
+
+
+def a_runner() -> Runner:
+    """With an instance of its own, and Spark on a server."""
+    asset = kafka_asset(name=ASSET, topic="orders", target=ASSET, schema="id BIGINT")
+    resources = {SPARK: SparkResource(spark_config={"spark.remote": "sc://nowhere:1"})}
+    return Runner(load_settings(), assets=[asset(as_it_is)], resources=resources)
+
+
+def test_spark_is_asked_while_dagsters_instance_is_opened(
+    desk: Desk, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opens(home: str) -> dg.DagsterInstance:
+        assert beside.asked.wait(30)
+        beside.opened.set()
+        return desk.instance
+
+    monkeypatch.setattr(dg.DagsterInstance, "from_config", opens)
+    desk.broker.set("orders", 10)
+    with a_runner() as runner:
+        with pytest.raises(SparkUnavailable, match="Spark is away"):
+            runner.once()
+        assert desk.instance.get_runs() == []
+    assert rows(desk.engine, "select attempt, requests, not_before from kafka_claim") == [(0, 0, None)]
+
+
+def test_spark_is_not_asked_where_nothing_was_planned(
+    desk: Desk, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dg.DagsterInstance, "from_config", lambda home: desk.instance)
+    desk.broker.set("orders", 0)
+    with a_runner() as runner:
+        assert runner.once().caught_up
+    assert not beside.asked.is_set()
+
+
 def test_one_tick_that_leaves_offsets_is_not_caught_up(
     desk: Desk, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +231,9 @@ def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: N
     monkeypatch.setattr(Landing, "frame", lambda self: self.attached(SimpleNamespace(read=self.records.read())))
     desk.broker.set("orders", 2_000_000)
 
-    def landing(happens: Callable[[], object], *, claimed: bool, **options: Any) -> Runner:
+    def landing(
+        happens: Callable[[], object], *, claimed: bool, more: Sequence[Declared] = (), **options: Any
+    ) -> Runner:
         asset = kafka_asset(
             name=ASSET, topic="orders", target=ASSET, schema="id BIGINT", slices={"max_records": 1_000_000}
         )
@@ -180,7 +242,8 @@ def landing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: N
             SPARK: Session(cast("Any", None)),
             IO_MANAGER: SliceIOManager(database_url=str(desk.engine.url)),
         }
-        return Runner(load_settings(), instance=desk.instance, assets=[asset(as_it_is)], resources=resources, **options)
+        assets = [asset(as_it_is), *more]
+        return Runner(load_settings(), instance=desk.instance, assets=assets, resources=resources, **options)
 
     return landing
 
@@ -230,6 +293,22 @@ def test_ctrl_c_ends_it_where_nobody_hears_signals_as_well(desk: Desk, landing: 
     with pytest.raises(KeyboardInterrupt), runner:
         runner.until_caught_up(patience=timedelta(hours=1))
     assert len(desk.instance.get_runs()) == 1
+
+
+def test_a_run_leaves_our_checks_to_their_own_clock_and_takes_those_of_the_user_along(
+    desk: Desk, landing: Callable[..., Runner]
+) -> None:
+    @dg.asset_check(asset=ASSET)
+    def of_the_users_own() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    runner = landing(lambda: None, claimed=True, more=[of_the_users_own])
+    with runner:
+        runner.once()
+    run = desk.instance.get_runs()[0]
+    planned = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
+    asked = [one.dagster_event for one in desk.instance.all_logs(run.run_id, of_type=planned)]
+    assert [one.event_specific_data.check_name for one in asked if one] == ["of_the_users_own"]  # type: ignore[union-attr]
 
 
 @pytest.fixture
