@@ -329,6 +329,19 @@ def test_whole_numbers_that_are_written_as_others_write_them_are_read_in_bulk(mo
     assert found.rows.column("id").to_pylist() == list(range(1_000)) and not found.bad
 
 
+@pytest.mark.parametrize("kind", ["DECIMAL(38,18)", "DECIMAL(30,10)", "DECIMAL(38,0)", "DECIMAL(38,38)"])
+@pytest.mark.parametrize("token", ["0.1", "-0.5", "0", "-12345678.25", "1e-3"])
+def test_decimals_of_many_digits_are_read_in_bulk(monkeypatch: pytest.MonkeyPatch, kind: str, token: str) -> None:
+    decode = JsonValues(declared(f"d {kind}, l ARRAY<BIGINT>", "json"))
+    records = [b'{"d":%s,"l":[%d]}' % (token.encode(), at) for at in range(100)]
+    wanted = judge(records[0], declared(f"d {kind}", "json"))
+    if wanted is not None:
+        monkeypatch.setattr(decode.exact, "read", lambda value: pytest.fail(f"one by one: {value!r}"))
+        assert decode.read(values(records)).rows.column("d").to_pylist() == wanted * 100
+    else:
+        assert len(decode.read(values(records)).bad) == 100
+
+
 @pytest.mark.parametrize("text", ["2024-01-01T10:00", "2024-01-01 10:00:00+0000", "2024-01-01T10:00:00.000000000Z"])
 def test_times_as_others_write_them_are_read_in_bulk(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     decode = JsonValues(declared("at TIMESTAMP", "json"))
