@@ -315,7 +315,7 @@ def test_names_that_are_new_in_each_record_cost_nothing(monkeypatch: pytest.Monk
 
 def test_one_bad_record_costs_its_block_a_second_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     given = reads(monkeypatch)
-    records = [b'{"id":%d}' % at for at in range(10_000)]
+    records = [b'{"id":%d,"x":[]}' % at for at in range(10_000)]
     records[7_000] = b'{"id":'
     found = JsonValues(declared("id BIGINT", "json")).read(values(records))
     assert list(found.bad) == [7_000] and given == [10_000, 7_000, 2_999]
