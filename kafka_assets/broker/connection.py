@@ -23,6 +23,9 @@ OURS = {
 }
 """Properties that are not the user's to set, each with the reason."""
 
+_QUEUE_BACKOFF = "20"
+"""Milliseconds until more of a partition is asked for, where enough of it was fetched ahead. In the second that
+librdkafka waits by itself, a quick consumer is done with all of it, and has nothing to do until that is over."""
 _ADDRESS = re.compile(
     r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s:/,\[\]@]+)(?::(?P<port>\d{1,5}))?",
     re.IGNORECASE,
@@ -85,6 +88,7 @@ def consumer_config(connection: Connection) -> dict[str, str]:
     """For a consumer that is told what to read: no group's offsets, committed records only."""
     return {
         "group.id": "kafka_assets-unused",  # librdkafka wants one for any consumer; nothing is committed to it
+        "fetch.queue.backoff.ms": _QUEUE_BACKOFF,
         **_common(connection),
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",

@@ -134,8 +134,8 @@ class Column:
         kind = self.kind
         if witness.type == kind:
             # What has fewer digits behind the point than declared was widened without a look at those before it.
-            return self._within(witness, Decimal((0, (1,), -kind.scale)), doubt)
-        exact = self._within(witness, Decimal((0, (1,), -witness.type.scale)), doubt)
+            return self._within(witness, doubt)
+        exact = self._within(witness, doubt)
         return self._rescaled(exact, pa.decimal256(kind.precision, kind.scale), doubt).cast(kind)
 
     def _integer(self, witness: Any, doubt: Marks) -> Any:
@@ -145,9 +145,11 @@ class Column:
         fits = _between(witness, Decimal(low), Decimal(high), doubt)
         return self._rescaled(fits, pa.decimal256(76, 0), doubt).cast(self.kind)
 
-    def _within(self, witness: Any, step: Decimal, doubt: Marks) -> Any:
-        limit = Decimal(10) ** (self.kind.precision - self.kind.scale) - step
-        return _between(witness, -limit, limit, doubt)
+    def _within(self, witness: Any, doubt: Marks) -> Any:
+        # The most digits that it may have, all of them nines; calculated with, they would be rounded to 28.
+        scale = witness.type.scale
+        nines = (9,) * (self.kind.precision - self.kind.scale + scale)
+        return _between(witness, Decimal((1, nines, -scale)), Decimal((0, nines, -scale)), doubt)
 
     def _rescaled(self, witness: Any, kind: Any, doubt: Marks) -> Any:
         """With fewer digits behind the point; a row whose number has more is in doubt."""

@@ -40,7 +40,7 @@ class JsonValues:
     def read(self, values: Any) -> Decoded:
         found = self.bulk.read(values)
         if not found.exact:
-            return Decoded(pa.concat_tables([self.schema.empty_table(), *found.tables]))
+            return Decoded(found.rows(self.schema))
         bad: dict[int, Reason] = {}
         rows: list[list[Any]] = []
         good: list[int] = []
@@ -53,11 +53,6 @@ class JsonValues:
                 rows.append(one)
                 good.append(at)
         columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(self.schema.types)]
-        table = pa.concat_tables([*found.tables, pa.Table.from_arrays(columns, schema=self.schema)])
-        if found.tables and good:
-            order: Any = np.argsort(np.concatenate([*found.places, np.array(good, dtype=np.int64)]), kind="stable")
-            table = table.take(order)
-        elif len(found.tables) > 1:
-            order = np.argsort(np.concatenate(found.places), kind="stable")
-            table = table.take(order)
-        return Decoded(table, bad)
+        found.tables.append(pa.Table.from_arrays(columns, schema=self.schema))
+        found.places.append(np.array(good, dtype=np.int64))
+        return Decoded(found.rows(self.schema), bad)

@@ -11,11 +11,10 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute
 
 from kafka_assets.decode.contract import DEEPEST, LONGEST_NUMBER
-from kafka_assets.decode.text import is_text
+from kafka_assets.decode.text import are_texts, is_text
 
 pc: Any = pyarrow.compute
 
@@ -49,9 +48,7 @@ class Doubts:
         else:
             found = pc.is_null(values)
         doubt = np.array(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
-        try:
-            values.cast(pa.string())
-        except pa.ArrowInvalid:
+        if not are_texts(values):
             doubt |= np.fromiter((not is_text(value) for value in values.to_pylist()), np.bool_, len(values))
         lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
         # A short one holds nothing that is nested too deep, and no number that is too long.

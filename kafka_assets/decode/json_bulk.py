@@ -4,6 +4,8 @@ Each record is wrapped as {"v":RECORD}, a line of its own, so that a line is at 
 stands in it: behind the } that ends a line no { may stand, but where a new row begins. As many rows as lines are then
 one row for each record.
 
+Records that are laid out alike, as those of one program are, need none of this (`alike`): they are taken out before.
+
 Arrow names the row at which it cannot parse on. It is read exactly, what stood before it is read in bulk, and so is
 what comes behind. Where it cannot convert a number, it names none: then numbers are read as wide decimals, which take
 all ways to write one, and at last a piece is read exactly.
@@ -21,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.json as pa_json
 
+from kafka_assets.decode.alike import Alike
 from kafka_assets.decode.columns import (
     Column,
     Marks,
@@ -32,12 +35,14 @@ from kafka_assets.decode.columns import (
 )
 from kafka_assets.decode.contract import fields_of, landed_schema
 from kafka_assets.decode.doubts import Doubts
+from kafka_assets.decode.layout import Layout
+from kafka_assets.decode.text import are_texts
 
 pc: Any = pyarrow.compute
 
 BLOCK = 10_000
 """Records that Arrow reads at a time: a few megabytes at most, which stay in the processor's cache."""
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
 FEW = 64
 """So few records are read exactly rather than in bulk."""
 STUMBLES = 32
@@ -46,6 +51,10 @@ PIECES = 16
 SOUR = 0.25
 PAUSE = 20
 """Where more than so much of a batch was read exactly after all, so many batches are not tried in bulk."""
+LAYOUTS = 4
+"""So many layouts are known at a time, and looked for in one block; and a new one at least."""
+STRANGE = 0.5
+"""Where more than so much of a block is laid out in other ways, so many blocks are not asked for their layouts."""
 
 _ROW = re.compile(r" in row (\d+)\Z")
 _FIRST, _LAST = pa.scalar(b'{"v":', pa.binary()), pa.scalar(b"}\n", pa.binary())
@@ -60,6 +69,16 @@ class Found:
     places: list[Any] = field(default_factory=list[Any])
     exact: list[int] = field(default_factory=list[int])
 
+    def rows(self, schema: pa.Schema) -> pa.Table:
+        """All tables as one, in the order of their records."""
+        table = pa.concat_tables([schema.empty_table(), *self.tables])
+        if len(self.tables) > 1:
+            places = np.concatenate(self.places)
+            if (places[1:] < places[:-1]).any():
+                order: Any = np.argsort(places, kind="stable")
+                return table.combine_chunks().take(order)
+        return table
+
 
 class BulkJson:
     """A schema's records, many at once."""
@@ -68,7 +87,7 @@ class BulkJson:
         fields = fields_of(declared)
         self.possible = all(has_witness(one.type) for one in fields)
         self._landed = landed_schema(declared)
-        self._columns = [Column(one) for one in fields]
+        self._readers = [Column(one) for one in fields]
         self._witness = {wide: _wrapped(fields, wide=wide) for wide in (False, True)} if self.possible else {}
         names = _named_decimals(fields)
         self._doubts = Doubts(names or set())
@@ -76,6 +95,10 @@ class BulkJson:
             False: None if names is not None else _kinds(fields, wide=False),
             True: _kinds(fields, wide=True),
         }
+        self._fields = fields
+        self._layouts = list[Alike]()
+        """The one that most records had comes first."""
+        self._strange = 0
         self._wide = False
         self._pause = 0
 
@@ -94,8 +117,15 @@ class BulkJson:
         return found
 
     def _block(self, values: Any, first: int, found: Found) -> None:
-        doubt = self._doubts.of(values)
         places = np.arange(first, first + len(values))
+        if values.null_count:
+            there = _flags(pc.is_valid(values))
+            found.exact += places[~there].tolist()
+            values, places = values.drop_null(), places[there]
+        values, places = self._laid_out(values, places, found)
+        if not len(values):
+            return
+        doubt = self._doubts.of(values)
         if doubt.any():
             found.exact += places[doubt].tolist()
             values, places = values.filter(pa.array(~doubt)), places[~doubt]
@@ -115,6 +145,43 @@ class BulkJson:
                 self._pieces(values.slice(0, at), places[:at], found, whole=True)
             found.exact.append(int(places[at]))
             values, places = values.slice(at + 1), places[at + 1 :]
+
+    def _laid_out(self, values: Any, places: Any, found: Found) -> tuple[Any, Any]:
+        """Take the records that are laid out alike, and give the others."""
+        if self._strange or len(values) < FEW or not are_texts(values):
+            self._strange = max(0, self._strange - 1)
+            return values, places
+        count, known, took = len(values), self._layouts, list[tuple[int, Alike]]()
+        for at in range(LAYOUTS + 1):
+            if len(values) < FEW:
+                break
+            one = known[at] if at < len(known) else self._new_layout(values)
+            if one is None:
+                break
+            rows, witnesses = one.read(values)
+            table, doubt = self._columns(witnesses, len(values) if rows is None else len(rows))
+            self._add(table, doubt, places if rows is None else places[rows], found)
+            took.append((len(doubt), one))
+            if rows is None:
+                values, places = values.slice(0, 0), places[:0]
+                break
+            left = ~no_marks(len(values))
+            left[rows] = False
+            values, places = values.filter(pa.array(left)), places[left]
+            if at >= len(known) and len(rows) < FEW:
+                break  # few others, or each in its own way
+        self._layouts = [one for rows, one in sorted(took, key=lambda one: -one[0]) if rows >= FEW]
+        self._layouts += known[len(took) : LAYOUTS - len(self._layouts)]
+        self._strange = PAUSE if len(values) > count * STRANGE else 0
+        return values, places
+
+    def _new_layout(self, values: Any) -> Alike | None:
+        """That of one of these records, where it has one that suits the schema."""
+        for at in (0, len(values) // 2, len(values) - 1):
+            layout = Layout.of(values[at].as_py())
+            if layout is not None and (one := Alike(self._fields, layout)).suits:
+                return one
+        return None
 
     def _pieces(self, values: Any, places: Any, found: Found, *, whole: bool = False) -> None:
         """Rows of which some cannot be converted, or many cannot be parsed: what can be read of them in bulk."""
@@ -138,6 +205,9 @@ class BulkJson:
                 raise
             table, doubt = self._parse(values, wide=True)
             self._wide = True
+        self._add(table, doubt, places, found)
+
+    def _add(self, table: pa.Table, doubt: Marks, places: Any, found: Found) -> None:
         if doubt.any():
             found.exact += places[doubt].tolist()
             table, places = table.filter(pa.array(~doubt)), places[~doubt]
@@ -148,14 +218,19 @@ class BulkJson:
         lines = pc.binary_join_element_wise(_FIRST, values, _LAST, _NONE)
         ends = np.frombuffer(lines.buffers()[1], dtype=np.int32)[lines.offset : lines.offset + len(lines) + 1]
         block = lines.buffers()[2].slice(int(ends[0]), int(ends[-1] - ends[0]))
-        doubt = no_marks(len(values))
         if (kinds := self._kinds[wide]) is not None:
             _read(block, kinds, len(values))
         whole = _read(block, self._witness[wide], len(values))
+        table, doubt = self._columns([whole.field(at) for at in range(len(self._fields))], len(values))
         if whole.null_count:
-            doubt |= np.asarray(pc.is_null(whole).to_numpy(zero_copy_only=False), dtype=np.bool_)
-        columns = [column.read(whole.field(at), doubt) for at, column in enumerate(self._columns)]
-        return pa.Table.from_arrays(columns, schema=self._landed), doubt
+            doubt |= _flags(pc.is_null(whole))
+        return table, doubt
+
+    def _columns(self, witnesses: list[Any], count: int) -> tuple[pa.Table, Marks]:
+        """What is made of so many rows, and which of them are in doubt."""
+        doubt = no_marks(count)
+        made = [column.read(one, doubt) for column, one in zip(self._readers, witnesses, strict=True)]
+        return pa.Table.from_arrays(made, schema=self._landed), doubt
 
 
 def _read(block: Any, schema: pa.Schema, count: int) -> Any:
@@ -171,6 +246,10 @@ def _read(block: Any, schema: pa.Schema, count: int) -> Any:
         raise pa.ArrowInvalid("a record is more than one object")
     whole: Any = found.column(0).combine_chunks()
     return whole
+
+
+def _flags(flags: Any) -> Marks:
+    return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _wrapped(fields: list[Any], *, wide: bool) -> pa.Schema:

@@ -166,6 +166,8 @@ def _single(given: Any) -> float:
     if type(given) is not Number:
         raise Misfit(given, kind)
     double = float(given)
+    if math.isinf(double):
+        raise Misfit(given, kind)
     try:
         found = _narrowed(double)
     except OverflowError as error:

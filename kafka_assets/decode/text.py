@@ -36,6 +36,15 @@ class WholeValue:
         return Decoded(pa.Table.from_arrays([column], schema=self.schema), dict(sorted(bad.items())))
 
 
+def are_texts(values: Any) -> bool:
+    """Whether all of them are valid UTF-8."""
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def is_text(value: bytes | None) -> bool:
     """Whether it is valid UTF-8; no value is."""
     try:

@@ -22,8 +22,9 @@ _IN_WORD, _IN_STRIPE = _WORD - 1, _STRIPE - 1
 """What is left of a place or a length: `&` takes a tenth of what `%` takes."""
 FEW = 8
 """Where only so few records have stripes left, Python's own numbers are faster than arrays of them."""
-BLOCK = 8192
-"""Records that are hashed at a time: what is made of them stays in the processor's cache."""
+BLOCK = 20_000
+"""Records that are hashed at a time: what is made of them stays in the processor's cache. Each block costs 0.2 ms
+besides, as 2,000 records do: what is consumed at a time shall be one."""
 
 _Words = np.ndarray[Any, np.dtype[np.uint64]]
 _Places = np.ndarray[Any, np.dtype[np.int64]]

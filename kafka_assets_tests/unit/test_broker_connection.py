@@ -100,6 +100,12 @@ def test_a_consumer_commits_nothing_and_never_jumps() -> None:
     assert config["enable.auto.commit"] == "false"
 
 
+def test_a_quick_consumer_does_not_wait_a_second_for_what_is_there() -> None:
+    assert consumer_config(Connection("b:1"))["fetch.queue.backoff.ms"] == "20"
+    asked = consumer_config(Connection("b:1", {"fetch.queue.backoff.ms": "1000"}))
+    assert asked["fetch.queue.backoff.ms"] == "1000"
+
+
 def test_a_producer_loses_nothing_by_default() -> None:
     config = producer_config(Connection("b:1"))
     assert (config["acks"], config["enable.idempotence"]) == ("all", "true")

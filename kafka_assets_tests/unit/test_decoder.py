@@ -204,6 +204,8 @@ HOSTILE: list[bytes | None] = [
     b'{"f":1e-99999999999999999999}',
     b'{"f":1e400}',
     b'{"g":1e39}',
+    b'{"g":1e400}',
+    b'{"g":-1e309}',
     b'{"g":3.4028235e38}',
     b'{"g":3.4028236e38}',
     b'{"t":128}',
@@ -313,7 +315,7 @@ def test_names_that_are_new_in_each_record_cost_nothing(monkeypatch: pytest.Monk
 
 def test_one_bad_record_costs_its_block_a_second_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     given = reads(monkeypatch)
-    records = [b'{"id":%d}' % at for at in range(10_000)]
+    records = [b'{"id":%d,"x":[]}' % at for at in range(10_000)]
     records[7_000] = b'{"id":'
     found = JsonValues(declared("id BIGINT", "json")).read(values(records))
     assert list(found.bad) == [7_000] and given == [10_000, 7_000, 2_999]
@@ -325,6 +327,19 @@ def test_whole_numbers_that_are_written_as_others_write_them_are_read_in_bulk(mo
     records = [b'{"id":%d.0,"price":1.5000e0,"d":[1,2.50]}' % at for at in range(1_000)]
     found = decode.read(values(records))
     assert found.rows.column("id").to_pylist() == list(range(1_000)) and not found.bad
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(38,18)", "DECIMAL(30,10)", "DECIMAL(38,0)", "DECIMAL(38,38)"])
+@pytest.mark.parametrize("token", ["0.1", "-0.5", "0", "-12345678.25", "1e-3"])
+def test_decimals_of_many_digits_are_read_in_bulk(monkeypatch: pytest.MonkeyPatch, kind: str, token: str) -> None:
+    decode = JsonValues(declared(f"d {kind}, l ARRAY<BIGINT>", "json"))
+    records = [b'{"d":%s,"l":[%d]}' % (token.encode(), at) for at in range(100)]
+    wanted = judge(records[0], declared(f"d {kind}", "json"))
+    if wanted is not None:
+        monkeypatch.setattr(decode.exact, "read", lambda value: pytest.fail(f"one by one: {value!r}"))
+        assert decode.read(values(records)).rows.column("d").to_pylist() == wanted * 100
+    else:
+        assert len(decode.read(values(records)).bad) == 100
 
 
 @pytest.mark.parametrize("text", ["2024-01-01T10:00", "2024-01-01 10:00:00+0000", "2024-01-01T10:00:00.000000000Z"])

@@ -268,10 +268,13 @@ def test_records_written_over_several_lines_are_read_in_bulk() -> None:
 
 
 @pytest.mark.parametrize("text", [b"Info", b"Infinity War", b"NaN", b"a Name", b"In, Na", b"n,NaNo"])
-def test_a_text_that_looks_like_a_number_that_json_has_not_costs_its_neighbours_nothing(text: bytes) -> None:
+@pytest.mark.parametrize("parsed", [False, True])
+def test_a_text_that_looks_like_a_number_that_json_has_not_costs_its_neighbours_nothing(
+    text: bytes, parsed: bool
+) -> None:
     reader = JsonValues(declared(RECORD_SCHEMA, "json"))
-    values: list[bytes | None] = [b'{"id":7,"note":"%s"}' % text] * 100
-    assert len(_left(reader, values)) == (100 if text == b"n,NaNo" else 0)
+    values: list[bytes | None] = [b'{"id":7,%s"note":"%s"}' % (b'"x":[],' * parsed, text)] * 100
+    assert len(_left(reader, values)) == (100 if parsed and text == b"n,NaNo" else 0)
     assert _read(reader, values).rows.to_pylist() == [{"id": 7, "note": text.decode()}] * 100
     for spoiled in (b'{"id":7,"z":NaN}', b'{"id":7,"z":[1,\tInfinity]}', b'{"id":7,"z":-Inf}', b"NaN"):
         for at in (0, 50, 99):
