@@ -29,7 +29,7 @@ from kafka_assets.decode.packets import (
     packed,
     packets,
 )
-from kafka_assets.decode.passage import Found, Reader, column_of
+from kafka_assets.decode.passage import HEADER_TYPE, Found, Reader, column_of
 from kafka_assets.decode.upserts import Deletes
 
 pc: Any = pyarrow.compute
@@ -39,6 +39,9 @@ Slice = tuple[int, int, int]
 Upsert = tuple[Sequence[str], "str | None", pa.Schema]
 """The columns of key and order, which of them is the record's own key, and the table's columns."""
 Packet = tuple[int, Any]
+
+HEADER_KEYS, HEADER_VALUES = "header_keys", "header_values"
+"""The columns in which Spark gives the two parts of headers, of each record as many of one as of the other."""
 
 
 def landed(
@@ -57,7 +60,7 @@ def landed(
     needed: Sequence[str] = () if upsert is None else upsert[0]
     reader = Reader(declared, format, carried, needed=needed, deletes=_deletes(upsert))
     task = _Task(slices, room)
-    for batch in task.bounded(batches):
+    for batch in task.bounded(map(_with_headers, batches)):
         found = reader.read(batch)
         task.count(batch, found, made=found.rows.nbytes)
         yield packets([*packed(ROWS, found.rows), *_beside(batch, found)])
@@ -76,11 +79,21 @@ def decoded(
     """The rows as columns, for a transform of Spark's; all else as packets, whose rows have nothing in these."""
     reader = Reader(declared, format, carried, needed=(), deletes=_deletes(upsert))
     task = _Task(slices, room)
-    for batch in task.bounded(batches):
+    for batch in task.bounded(map(_with_headers, batches)):
         found = reader.read(batch)
         task.count(batch, found, made=found.rows.nbytes)
         yield from _side_by_side(found.rows, [*_beside(batch, found)])
     yield from _side_by_side(reader.schema.empty_table(), task.ended())
+
+
+def _with_headers(batch: Any) -> Any:
+    """The batch with its records' headers in one column."""
+    keys, values = batch.column(HEADER_KEYS), batch.column(HEADER_VALUES)
+    pairs: Any = pa.StructArray.from_arrays([keys.flatten(), values.flatten()], fields=list(HEADER_TYPE.value_type))
+    places: Any = pa.array(np.concatenate([[0], np.cumsum(pc.list_value_length(keys))]), pa.int32())
+    headers: Any = pa.ListArray.from_arrays(places, pairs).cast(HEADER_TYPE)
+    batch = batch.drop_columns([HEADER_KEYS, HEADER_VALUES])
+    return batch.append_column("headers", headers)
 
 
 def _side_by_side(rows: pa.Table, found: list[Packet]) -> Iterator[Any]:

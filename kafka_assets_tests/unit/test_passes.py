@@ -47,7 +47,8 @@ def raw(records: Sequence[Given], *, first: int = 0, partition: int = 0, stamps:
     return pa.record_batch({
         "key": pa.array([key for key, _ in records], pa.binary()),
         "value": pa.array([value for _, value in records], pa.binary()),
-        "headers": pa.array([[{"key": "h", "value": b"\xff"}]] * count, HEADER_TYPE),
+        "header_keys": pa.array([["h"]] * count, pa.list_(pa.string())),
+        "header_values": pa.array([[b"\xff"]] * count, pa.list_(pa.binary())),
         "partition": pa.array([partition] * count, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
         "timestampType": pa.array([0] * count, pa.int32()),
@@ -347,6 +348,19 @@ def test_while_the_publisher_has_a_chunk_others_are_read() -> None:
         time.sleep(0.01)
     assert sorted(asked) == [0, 1, 2]
     assert len(list(chunks)) == 4
+
+
+def test_headers_come_in_two_lists_of_the_same_length() -> None:
+    given = [[("a", b"1"), ("b", None)], [], [("a", b"")], [(None, b"x")]]
+    columns = {
+        batches.HEADER_KEYS: pa.array([[name for name, _ in one] for one in given], pa.list_(pa.string())),
+        batches.HEADER_VALUES: pa.array([[value for _, value in one] for one in given], pa.list_(pa.binary())),
+    }
+    wanted = [[{"key": name, "value": value} for name, value in one] for one in given]
+    for start in range(4):
+        whole = batches._with_headers(pa.record_batch(columns).slice(start))
+        assert whole.column("headers").to_pylist() == wanted[start:]
+        assert column_of(whole, HEADERS).to_pylist() == [one or None for one in wanted[start:]]
 
 
 def test_no_headers_are_null_in_whatever_form_they_come() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.lab.bench import run_cost
-from kafka_assets.lab.bench.run_cost import RunWatch, is_run
+from kafka_assets.lab.bench.run_cost import RunWatch, command_of, is_run
 
 MEGABYTES = 48
 SECONDS = 0.4
@@ -57,12 +57,15 @@ def test_a_runs_seconds_and_memory_are_its_own_and_those_of_all_that_it_started(
 
 
 def test_a_run_that_the_kernel_leaves_out_of_its_list_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()", SPAWNED], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", SPAWNED], stdin=subprocess.PIPE)
     try:
         listed = [process.pid]
         monkeypatch.setattr(run_cost, "family", lambda root: iter(listed if root == os.getpid() else ()))
         watch = RunWatch(os.getpid())
         watch._there.clear()
+        deadline = time.monotonic() + 30
+        while not is_run(command_of(process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.01)  # it has no command line yet
         watch._look()
         listed.clear()
         watch._look()

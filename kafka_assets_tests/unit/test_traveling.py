@@ -12,7 +12,6 @@ import pytest
 from pyspark import cloudpickle
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.decode.passage import HEADER_TYPE
 from kafka_assets.schema import declared
 from kafka_assets.spark import traveling
 from kafka_assets.spark.traveling import worker
@@ -22,7 +21,8 @@ GIVEN = pa.record_batch(
     {
         "value": pa.array([b'{"id":1,"tags":["a"],"m":{"x":1}}', None, b'{"id":2.0}', b'{"id":"2"}'], pa.binary()),
         "key": pa.array([b"k", b"7", None, None], pa.binary()),
-        "headers": pa.nulls(4, HEADER_TYPE),
+        "header_keys": pa.array([[]] * 4, pa.list_(pa.string())),
+        "header_values": pa.array([[]] * 4, pa.list_(pa.binary())),
         "partition": pa.array([0] * 4, pa.int32()),
         "offset": pa.array([3, 4, 5, 6], pa.int64()),
         "timestampType": pa.array([0] * 4, pa.int32()),
