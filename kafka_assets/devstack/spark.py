@@ -69,7 +69,8 @@ spark.authenticate true
 # Kafka's passwords and keys are options of a query, which logs and a UI would show.
 spark.redaction.string.regex {redaction}
 # One that is out of memory is not there any more, where it would stand still: `up` starts it again.
-spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError
+# Packets of some megabytes are huge objects in regions of one: each would begin another look through all of the heap.
+spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError -XX:G1HeapRegionSize=16m
 """
 
 

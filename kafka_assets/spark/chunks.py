@@ -36,7 +36,7 @@ PROBE = 40_000
 """Offsets of a query while nobody knows yet how large the records are: where they are small it fits, and the database
 has something to do early. A task that has to stop costs a worker of Spark's, which starts anew."""
 
-TASK_BYTES = 8 << 20
+TASK_BYTES = 14 << 20
 """So many bytes of records a task is planned for: what it gives comes here as one chunk."""
 
 FILLED = 0.9

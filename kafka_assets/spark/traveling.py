@@ -29,6 +29,7 @@ def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         # A worker knows none of this module: what is used here is imported here.
+        import gc
         import importlib
         import importlib.abc
         import importlib.util
@@ -52,6 +53,10 @@ def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
                     exec(compile(text, f"<{module.__name__}>", "exec"), module.__dict__)
 
             sys.meta_path.append(Texts())
+            importlib.import_module(f"{name}.batches")
+            # After each task Spark's daemon (4.2.0) looks for garbage among all objects: pandas and all that was
+            # imported took longer than to decode the task's records. What is there now stays as long as the worker.
+            gc.freeze()
         done = importlib.import_module(f"{name}.batches")
         declared = pa.ipc.read_schema(pa.py_buffer(described))
         yield from getattr(done, does)(batches, declared, *more)

@@ -20,6 +20,7 @@ from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import (
     IN_FLIGHT,
     PROBE,
+    TASK_BYTES,
     Arriving,
     Opened,
     TaskEnd,
@@ -269,7 +270,7 @@ def test_tasks_are_cut_when_it_is_known_how_large_records_are() -> None:
         return []
 
     list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], ask, room=1 << 30))
-    assert asked[:2] == [None, None] and asked[2] == int(0.9 * (8 << 20) / 1_000)
+    assert asked[:2] == [None, None] and asked[2] == int(0.9 * TASK_BYTES / 1_000)
 
 
 def test_what_a_chunk_leaves_is_read_next_and_nothing_twice() -> None:
