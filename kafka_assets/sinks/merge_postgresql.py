@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from sqlalchemy.exc import IntegrityError
+
 from kafka_assets.sinks.merge import MERGE, Merge
 from kafka_assets.sinks.versions import DELETED
 
+_NEW = "kafka_new_keys"
+
 
 class PostgreSQLMerge(Merge):
-    """The merge of one transaction into one table of PostgreSQL; under the asset's lock nobody else writes its rows."""
+    """The merge of one transaction into one table of PostgreSQL.
+
+    Under the asset's lock no other run writes its rows. Whoever else does may bring a key between two statements: it
+    is overwritten then, as any row that stands there.
+    """
 
     def _write(self, target: str, within: str, count: int) -> None:
         columns = self._columns()
@@ -23,8 +31,15 @@ class PostgreSQLMerge(Merge):
                 FROM {MERGE}
                 WHERE {self._same_key("standing")} AND {winners}""")
             winners += f" AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key('standing')})"
-        taken += self._run(f"""
-            INSERT INTO {target} ({self._list(columns)})
-            SELECT {self._list(columns, MERGE)} FROM {MERGE}
-            WHERE {winners}""")
-        self._require(taken, count)
+        self._run(f"SAVEPOINT {_NEW}")
+        try:
+            taken += self._run(f"""
+                INSERT INTO {target} ({self._list(columns)})
+                SELECT {self._list(columns, MERGE)} FROM {MERGE}
+                WHERE {winners}""")
+        except IntegrityError:
+            self._run(f"ROLLBACK TO SAVEPOINT {_NEW}")
+            taken = 0
+        self._run(f"RELEASE SAVEPOINT {_NEW}")
+        if taken != count:
+            super()._write(target, within, count)

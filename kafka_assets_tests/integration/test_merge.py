@@ -10,14 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from kafka_assets.errors import CountsDisagree
 from kafka_assets.ledger.engine import make_engine, write
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets.sinks.merge import Merge
-from kafka_assets_tests.integration.databases import LOCK_SECONDS, held
-from kafka_assets_tests.ledgers import plan
+from kafka_assets.sinks.merge_postgresql import PostgreSQLMerge
+from kafka_assets_tests.integration.databases import LOCK_SECONDS, emptied, held
+from kafka_assets_tests.ledgers import plan, scalar
 from kafka_assets_tests.merge_contract import MergeContract
 from kafka_assets_tests.upserts import Gone, Put, land, standing, target, tombstones
 
@@ -119,6 +120,35 @@ def test_a_row_that_a_trigger_leaves_as_it_is_without_a_word_is_missed(postgresq
     with pytest.raises(CountsDisagree, match="deletes a row of the table 'orders', and it is still there"):
         land(engine, third, Gone(3, 7))
     assert standing(engine) == {7: "old"}
+
+
+@pytest.mark.parametrize("stands", [False, True], ids=["only new keys", "others stand there"])
+def test_a_row_that_somebody_else_brings_meanwhile_is_overwritten(
+    ledger_on: Callable[[str], Engine], postgresql_url: str, monkeypatch: pytest.MonkeyPatch, stands: bool
+) -> None:
+    engine = emptied(ledger_on(postgresql_url))
+    before, later = plan(engine, slices=[(0, 1), (1, 3)])
+    target(engine)
+    if stands:
+        land(engine, before, Put(0, 7, "old"))
+    run, done = PostgreSQLMerge._run, list[bool]()
+
+    def meanwhile(self: PostgreSQLMerge, statement: str) -> int:
+        if statement.strip().startswith("INSERT INTO") and not done:
+            done.append(True)
+            with write(engine) as other:
+                other.execute(
+                    text(
+                        "insert into orders (id, note, kafka_source, kafka_incarnation, kafka_partition, kafka_offset)"
+                        " values (9, 'theirs', 1, 1, 0, 0)"
+                    )
+                )
+        return run(self, statement)
+
+    monkeypatch.setattr(PostgreSQLMerge, "_run", meanwhile)
+    land(engine, later, Put(1, 7, "new"), Put(2, 9, "newer"))
+    assert standing(engine) == {7: "new", 9: "newer"}
+    assert scalar(engine, "select count(*) from kafka_quarantine") == 0
 
 
 def _at_once(*todo: Callable[[], object]) -> None:
