@@ -168,7 +168,9 @@ class SparkResource(LazyPySparkResource):
             remote = self.remote
         except SettingsError:
             return None
-        why = unanswered(remote, patience=patience) if remote else None
+        if remote is None:
+            return None
+        why = unanswered(remote, patience=patience)
         if why is None:
             return None
         return (

@@ -85,7 +85,7 @@ def _texts(block: Any, begins: Places, ends: Places) -> Any:
     """What stands between these places; each begins behind the one before."""
     count = len(begins)
     # With what lies between them they are bytes without a gap, and need no copy; every second of them is one.
-    bounds = np.empty(2 * count + 1, dtype=np.int32)
+    bounds: Any = np.empty(2 * count + 1, dtype=np.int32)
     bounds[:-1:2], bounds[1::2], bounds[-1:] = begins, ends, ends[-1:]
     every: Any = pa.Array.from_buffers(pa.string(), 2 * count, [None, pa.py_buffer(bounds), block])
     return every.take(pa.array(np.arange(0, 2 * count, 2)))

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import zip_longest
 from queue import Full, Queue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -268,7 +268,7 @@ def tasks_of(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     for part in parts:
         start = 0
-        kinds: Sequence[Any] = part.column(0).to_pylist()
+        kinds: list[Any] = cast("Any", part).column(0).to_pylist()
         for at, kind in enumerate(kinds):
             if kind == ENDS:
                 task = pa.Table.from_batches([*waiting, part.slice(start, at + 1 - start)])
