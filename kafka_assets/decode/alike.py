@@ -101,7 +101,7 @@ def _bare(texts: Any, kind: Any) -> tuple[Any, Any]:
     if kind is None:
         return texts, number.are if number.are.all() else number.are | _are(texts, "null", "true", "false")
     null = np.zeros(len(texts), dtype=np.bool_) if number.are.all() else _are(texts, "null")
-    if pa.types.is_string(kind) or pa.types.is_struct(kind):
+    if pa.types.is_string(kind) or pa.types.is_nested(kind):
         return _nulls(len(texts), kind), null
     if pa.types.is_boolean(kind):
         good = null | _are(texts, "true", "false")

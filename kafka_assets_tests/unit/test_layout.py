@@ -77,6 +77,12 @@ def test_a_required_field_that_is_null_or_missing_is_bad() -> None:
     assert list(check(schema, some).bad) == list(range(100, 300))
 
 
+@pytest.mark.parametrize("kind", ["ARRAY<INT>", "STRUCT<a: INT>", "BINARY", "DATE", "TIMESTAMP", "STRING", "BOOLEAN"])
+@pytest.mark.parametrize("value", ["1", "1.5", "true", "null", '"a"', '""'])
+def test_a_value_of_another_kind_than_its_field(kind: str, value: str) -> None:
+    check(f"id BIGINT, a {kind}", [f'{{"id":{at},"a":{value}}}'.encode() for at in range(100)])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_spoiled_ones_among_them(seed: int) -> None:
     draw = Random(seed)

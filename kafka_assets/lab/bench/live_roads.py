@@ -10,8 +10,7 @@ from sqlalchemy import Engine
 
 from kafka_assets.broker.connection import Connection
 from kafka_assets.lab.bench.course import course
-from kafka_assets.lab.bench.loop_process import LIVE
-from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops
+from kafka_assets.lab.bench.loop_road import LIVE, Road, hand_roads, landed_by_loops
 from kafka_assets.lab.bench.record_shapes import produced
 
 

@@ -18,6 +18,7 @@ from kafka_assets.broker.subscription import Subscription
 from kafka_assets.errors import Retryable
 from kafka_assets.forms import ArrowForm
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target, Task, Times, run
+from kafka_assets.lab.bench.loop_road import LIVE
 from kafka_assets.lab.bench.record_shapes import SHAPES
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.leases import new_owner
@@ -32,7 +33,6 @@ from kafka_assets.live.loop import Loop
 from kafka_assets.live.taking import Answer, Taking, Wait
 from kafka_assets.streams import declare
 
-LIVE = "live"
 PATIENCE = 600.0
 DELAY = 0.1
 """Seconds that the last batch, which never gets full, waits for more: it would be counted."""

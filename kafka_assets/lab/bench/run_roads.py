@@ -17,7 +17,7 @@ from kafka_assets.audit.scratch import scratch_ledger
 from kafka_assets.broker.connection import Connection
 from kafka_assets.lab.bench.connect_road import ConnectRoad, connect_road
 from kafka_assets.lab.bench.course import Course, Landing, course
-from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops, replacing_roads
+from kafka_assets.lab.bench.loop_road import Road, hand_roads, landed_by_loops, replacing_roads, tuned_road
 from kafka_assets.lab.bench.record_shapes import produced
 from kafka_assets.lab.bench.run_figures import Load, RoadLaps, figures_of
 from kafka_assets.lab.bench.spark_road import COMMAND, PUBLISH, SparkRoad
@@ -148,7 +148,7 @@ def _roads(
     by_hand = hand_roads(engine.dialect.name)
     fastest = [HandRoad(road) for road in by_hand if road.by == by_hand[-1].by]
     limits = [] if asked.function else [BulkLimit(engine.dialect.name)]  # it calculates nothing
-    return [*fastest, *limits, *warm, SparkRoad(settings)]
+    return [HandRoad(tuned_road(engine.dialect.name)), *fastest, *limits, *warm, SparkRoad(settings)]
 
 
 def _rival(roads: Sequence[Lander]) -> str:
