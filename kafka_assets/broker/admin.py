@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,8 @@ LOGGER.addHandler(logging.NullHandler())
 LOGGER.propagate = False
 
 TIMEOUT = 10.0
+_LOOK = 0.05
+"""Seconds, while an answer is waited for, from one look at what is heard of the brokers to the next."""
 ALL_DOWN_GRACE = 2.0
 """Seconds that "all brokers are down" may last: it is also said between a host's first address and its second."""
 
@@ -151,8 +153,9 @@ class Admin:
         while not all(future.done() for future in futures.values()):
             if time.monotonic() > self.deadline + 1:
                 raise self.watch.unavailable()
-            # Short, because futures are answered from another thread, which does not wake poll.
-            self.client.poll(0.005)
+            # Not in poll, which is not woken by an answer; what librdkafka has to say of the brokers comes through it.
+            wait(futures.values(), timeout=_LOOK)
+            self.client.poll(0)
             self.watch.check(self.client)
         found = {key: _answer(future) for key, future in futures.items()}
         silent = [error for error in found.values() if isinstance(error, KafkaError) and error.code() in _UNREACHABLE]
