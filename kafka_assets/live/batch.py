@@ -7,7 +7,6 @@ since nothing of it is in the processor's cache any more. Of each one its own ob
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
@@ -132,8 +131,8 @@ class Batch:
 
     parts: list[Columns] = field(default_factory=list[Columns])
     """As they were consumed, few of them."""
-    pieces: list[Future[Decoded]] = field(default_factory=list["Future[Decoded]"])
-    """What is decoded already, or about to be, from its first value on."""
+    pieces: list[Decoded] = field(default_factory=list["Decoded"])
+    """What is decoded already, from its first value on."""
     begun: int = 0
     """So many of its parts are in these pieces."""
 

@@ -64,7 +64,7 @@ class Decoder:
 
     def _read(self, parts: Sequence[Columns]) -> Decoded:
         for part in parts:
-            # Now, and not when they are counted: here their bytes are in the cache, and nobody waits.
+            # Now, and not when they are counted: here their bytes are in the cache, and the database does not wait.
             _ = part.fingerprint
         values = _joined([part.values for part in parts], pa.binary())
         # Of an upsert stream, records without a value delete.
@@ -73,10 +73,6 @@ class Decoder:
     def begin(self, batch: Batch) -> None:
         """Decode ahead what the batch has by now. Of one thread, another one than `chunk`'s or the same."""
         self._ahead.begin(batch)
-
-    def close(self) -> None:
-        """No more is decoded."""
-        self._ahead.close()
 
     def chunk(self, parts: Mapping[SliceKey, Batch]) -> Chunk:
         """The records of slices of one topic; each slice holds all offsets of its batch, and counts what is there."""

@@ -67,10 +67,10 @@ class Gathering:
         for place, some in by_place(messages).items():
             if (mine := self.held.get(place)) is not None:
                 size = mine.batch.extend(some)
-                self.begin_ahead(mine.batch)
                 mine.bytes += size
                 self.records += len(some)
                 self.bytes += size
+                self.begin_ahead(mine.batch)
         if self.records and self.since is None:
             self.since = time.monotonic()
 

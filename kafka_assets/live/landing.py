@@ -73,7 +73,6 @@ class Landing:
 
     def close(self) -> None:
         """Let go of the connection. Of the thread that landed."""
-        self._decoder.close()
         self._table.close()
 
 

@@ -1,8 +1,8 @@
 """One member of the group: what it is given is begun with, gathered, committed in batches, and given back.
 
-Two threads, one that decodes (`ahead`), and the one for the leases. This one asks Kafka and never waits for long, so
-that the group hears of it; the worker asks the ledger: it begins with partitions and commits batches, one thing at a
-time. While a batch is committed the next one is gathered; when that is full too, nothing more is consumed.
+Two threads, and one for the leases. This one asks Kafka, decodes what comes (`ahead`) and never waits for long, so that
+the group hears of it; the worker asks the ledger: it begins with partitions and commits batches, one thing at a time.
+While a batch is committed the next one is gathered; when that is full too, nothing more is consumed.
 
     assigned ─→ parked, waiting ─→ begun (leased, read from planned_through) ─→ gathered ─→ committed
                      ↑                                                                         │

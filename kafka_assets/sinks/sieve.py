@@ -154,7 +154,8 @@ def _nuls(column: Any) -> Any:
         return None
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     starts: Any = np.frombuffer(places, dtype=width)[column.offset :]
-    if (np.frombuffer(text, dtype=np.uint8)[starts[0] : starts[len(column)]] != 0).all():
+    written = np.frombuffer(text, dtype=np.uint8)[starts[0] : starts[len(column)]]
+    if not len(written) or written.min() > 0:
         return None
     return _pc.match_substring(column, "\0")
 

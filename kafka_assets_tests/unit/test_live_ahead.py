@@ -75,22 +75,35 @@ def test_in_pieces_or_at_once_is_the_same(seed: int, mode: str, monkeypatch: pyt
         gathered[key] = grown(in_pieces, whole[key], keys, steps=steps)
     assert any(len(one.pieces) > 1 for one in gathered.values()) or max(map(len, whole.values())) < 400
     assert said(in_pieces.chunk(gathered)) == said(at_once.chunk(whole))
-    in_pieces.close()
 
 
-def test_what_the_thread_raises_comes_out_where_the_batch_is_landed() -> None:
+def test_what_is_raised_leaves_the_batch_as_it_was() -> None:
     def fails(parts: Sequence[Columns]) -> Decoded:
         raise MemoryError("no room")
 
     read = ReadAhead(fails)
     one = batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE)
-    read.begin(one)
     with pytest.raises(MemoryError, match="no room"):
-        read.columns([one])
-    read.close()
+        read.begin(one)
+    assert not one.begun and not one.pieces
 
 
-def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_the_end() -> None:
+def test_a_piece_is_decoded_when_there_is_enough_for_one_and_the_rest_with_the_batch() -> None:
+    given = list[int]()
+
+    def counted(parts: Sequence[Columns]) -> Decoded:
+        given.append(sum(map(len, parts)))
+        return Decoded(pa.table({"n": [given[-1]]}))
+
+    read, one = ReadAhead(counted), Batch()
+    for count in (ahead.PIECE - 1, 1, ahead.PIECE, 3):
+        one.add(*batch([None] * count, [b"{}"] * count).parts)
+        read.begin(one)
+    assert given == [ahead.PIECE] * 2
+    assert read.columns([one]).rows.column("n").to_pylist() == [ahead.PIECE, ahead.PIECE, 3]
+
+
+def test_one_thread_at_a_time_reads() -> None:
     inside, most, gate = 0, 0, threading.Event()
 
     def slow(parts: Sequence[Columns]) -> Decoded:
@@ -102,19 +115,13 @@ def test_pieces_are_read_one_after_the_other_and_the_last_ones_are_given_up_at_t
         return Decoded(pa.table({"n": [sum(map(len, parts))]}))
 
     read = ReadAhead(slow)
-    batches = [batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE) for _ in range(3)]
-    for one in batches:
-        read.begin(one)
-    beside = threading.Thread(target=read.read, args=(batch([None], [b"{}"]).parts,))
-    beside.start()
+    one = batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE)
+    threads = [threading.Thread(target=read.begin, args=(one,))]
+    threads += [threading.Thread(target=read.read, args=(batch([None], [b"{}"]).parts,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
     gate.set()
-    assert read.columns(batches).rows.column("n").to_pylist() == [ahead.PIECE] * 3
-    beside.join(20)
+    for thread in threads:
+        thread.join(20)
     assert most == 1
-    gate.clear()
-    unwanted = [batch([None] * ahead.PIECE, [b"{}"] * ahead.PIECE) for _ in range(2)]
-    for one in unwanted:
-        read.begin(one)
-    threading.Timer(0.2, gate.set).start()
-    read.close()
-    assert unwanted[1].pieces[0].cancelled()
+    assert read.columns([one]).rows.column("n").to_pylist() == [ahead.PIECE]
