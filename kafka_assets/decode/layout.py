@@ -108,9 +108,12 @@ class Layout:
             fits &= (begin <= end) if value.quoted else (begin < end)
         if not fits.all():
             rows, at = _some(rows, fits), [one[fits] for one in at]
-        fits = self._are_plain(seen, data, bounds, rows)
+        fits = np.ones(len(at[0]), dtype=np.bool_)
         for one, run in zip(at, self.runs, strict=True):
             fits &= _stands_at(data, one, run.text)
+        if not fits.all():
+            rows, at = _some(rows, fits), [one[fits] for one in at]
+        fits = self._are_plain(seen, data, bounds, rows)
         if not fits.all():
             rows, at = _some(rows, fits), [one[fits] for one in at]
         behind = [one + len(run.text) for one, run in zip(at, self.runs, strict=True)]
@@ -128,10 +131,10 @@ class Layout:
         return rows, quotes[firsts[rows][:, np.newaxis] + np.arange(self.quotes)]
 
     def _are_plain(self, seen: _Seen, data: Bytes, bounds: Places, rows: Places | None) -> Any:
-        """Which of these rows have no backslash, and no control characters but the layout's."""
+        """Which of these rows, in which all runs stand, have no backslash and no control characters but the layout's."""
         count = len(bounds) - 1
         plain = np.ones(count, dtype=np.bool_)
-        # Where all have the layout's own and there are no more of them, none has others.
+        # All rows have the layout's own: where there are no more of them, none has others.
         if rows is not None or seen.controls != count * self.controls:
             plain = np.bincount(_owners(data < _BLANK, bounds), minlength=count) == self.controls
         if seen.escapes:
@@ -149,7 +152,7 @@ class _Seen(NamedTuple):
 
 def _seen(data: Bytes) -> _Seen:
     quotes, controls, escapes = list[Places](), 0, False
-    for start in range(0, len(data), _LOOK):
+    for start in range(0, max(1, len(data)), _LOOK):  # values may be empty, all of them
         part = data[start : start + _LOOK]
         quotes.append(np.flatnonzero(part == _QUOTE) + start)
         controls += int(np.count_nonzero(part < _BLANK))

@@ -164,6 +164,22 @@ def test_a_program_that_writes_otherwise_from_some_day_on_is_followed(monkeypatc
         assert decode.read(values(records)).rows.column("id").to_pylist() == list(range(200))
 
 
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_batch_of_empty_values_behind_records_that_were_laid_out_alike(start: int) -> None:
+    ways = [written(*({"id": at, f"more{way}": 1} for at in range(100))) for way in range(2)]
+    decode = JsonValues(declared("id BIGINT", "json"))
+    assert not decode.read(values([*ways[0], *ways[1]])).bad
+    empty = values([b"x"] * start + [b""] * 100).slice(start)
+    assert list(decode.read(empty).bad) == list(range(100))
+    assert list(decode.read(values([*ways[0], *[b""] * 100])).bad) == list(range(100, 200))
+
+
+def test_a_control_character_in_a_text_where_another_record_has_one_less_between_its_values() -> None:
+    records = [b'{"id":%d,\n"note":"x"}' % at for at in range(100)]
+    records[50], records[60] = b'{"id":50,\n"note":"a\nb"}', b'{"id":60, "note":"x"}'
+    assert list(check("id BIGINT, note STRING", records).bad) == [50]
+
+
 def test_a_few_other_records_are_parsed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     given = reads(monkeypatch)
     records: list[bytes | None] = [b'{"id":%d}' % at for at in range(10_000)]
