@@ -107,11 +107,12 @@ class Attempt:
         policy: BadPolicy | None = None,
         between: Callable[[], None] = lambda: None,
         table: Table | None = None,
+        read: Callable[[], Iterator[Chunk]] | None = None,
     ) -> list[Published]:
-        """Publish these chunks, or whole slices; `between` is called after each chunk."""
+        """Publish these chunks, or what is read, or whole slices; `between` is called after each chunk."""
         given = chunks or tuple(chunk_of(key) for key in self.keys)
 
-        def read() -> Iterator[Chunk]:
+        def one_by_one() -> Iterator[Chunk]:
             for one in given:
                 yield one
                 between()
@@ -122,7 +123,7 @@ class Attempt:
             Work(
                 claims=self.claims,
                 table=table or target(self.engine),
-                chunks=read,
+                chunks=read or one_by_one,
                 confirm=confirm,
                 expired=expired or {},
                 bad_policy=policy or BadPolicy("quarantine", 0.01),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Engine
@@ -92,7 +93,9 @@ def publish(engine: Engine, road: Road, work: Work) -> list[Published]:
     steps.now("read")
 
     def read() -> Iterator[Chunk]:
-        return _bounded((sifted(chunk, road, work.fetch) for chunk in steps.waiting(sieved())), work)
+        # Whoever keeps an error keeps what was reading: it would hold its queries, and its threads the process.
+        with closing(steps.waiting(sieved())) as found:
+            yield from _bounded((sifted(chunk, road, work.fetch) for chunk in found), work)
 
     with road.spooled(read) as chunks:
         if road.spools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import pytest
@@ -45,6 +46,24 @@ def test_a_slice_that_fails_for_certain_is_read_no_further(engine: Engine) -> No
         )
     assert len(read) == 0
     assert "110 bad records of 1000" in str(failed.value)
+
+
+def test_an_error_that_is_kept_keeps_nobody_reading(engine: Engine) -> None:
+    [key] = plan(engine, slices=[(0, 1_000)])
+    closed: list[int] = []
+
+    def read() -> Iterator[Chunk]:
+        try:
+            for first in range(0, 1_000, 200):
+                part = SliceKey(key.topic, key.incarnation, key.partition, first, first + 200)
+                made = chunk_of(part, bad=range(first, first + 110), reason="no number")
+                yield replace(made, seen={key: made.seen[part]})
+        finally:
+            closed.append(1)
+
+    with pytest.raises(SliceFailed) as failed:
+        Attempt(engine, [key]).claim().publish(read=read)
+    assert closed == [1] and failed.tb is not None
 
 
 def test_a_busy_file_is_tried_again_with_the_whole_transaction(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
