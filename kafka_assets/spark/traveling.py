@@ -53,7 +53,7 @@ def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
                     exec(compile(text, f"<{module.__name__}>", "exec"), module.__dict__)
 
             sys.meta_path.append(Texts())
-        done = importlib.import_module(f"{name}.batches")
+        done: Any = importlib.import_module(f"{name}.batches")
         declared = pa.ipc.read_schema(pa.py_buffer(described))
         yield from getattr(done, does)(batches, declared, *more)
         # After each task Spark's worker looks for garbage in all that was ever imported: 30 ms of a core. What is there
