@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, cast, runtime_checkable
 
 from pyspark.sql import DataFrame
@@ -242,40 +244,78 @@ def _publish(
     read_from = _readable_from(landing, held)
     steps.now("spark")
     schema = landing.schema(cast(DataFrame, frame))
-    steps.now("table")
-    road = road_for(engine)
-    table = ensure_table(
-        engine,
-        road,
-        name=stream.target,
-        asset=stream.asset,
-        schema=with_demands(stream, schema),
-        upsert=stream.upsert,
-        ordinal=stream.scope == "slice",
-        evolve=stream.evolve == "add_columns",
-    )
+    chunks = landing.chunks(read_from, schema)
+    # Of a topic: another asset's rows are read from the same database, by functions that run in this thread.
+    with begun(chunks) if isinstance(landing.records, Observed) else nullcontext(chunks) as chunks:
+        steps.now("table")
+        road = road_for(engine)
+        table = ensure_table(
+            engine,
+            road,
+            name=stream.target,
+            asset=stream.asset,
+            schema=with_demands(stream, schema),
+            upsert=stream.upsert,
+            ordinal=stream.scope == "slice",
+            evolve=stream.evolve == "add_columns",
+        )
 
-    def confirm(seen: Mapping[SliceKey, Seen]) -> None:
-        _confirm(landing, held, read_from, seen)
+        def confirm(seen: Mapping[SliceKey, Seen]) -> None:
+            _confirm(landing, held, read_from, seen)
 
-    work = Work(
-        claims=claims,
-        table=table,
-        chunks=_told(alive.while_held(landing.chunks(read_from, schema)), asking.say),
-        confirm=confirm,
-        expired={key: start for key, start in read_from.items() if start > key.start},
-        bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio, quotes=stream.preview),
-        run_id=landing.run_id,
-        code_version=landing.code_version,
-        replaces=asking.replaces,
-        keeps=asking.keeps,
-        fetch=landing.refused,
-        force=asking.force,
-        recheck=landing.recheck,
-        fingerprints=landing.fingerprints,
-        steps=steps,
-    )
-    return publish(engine, road, work)
+        work = Work(
+            claims=claims,
+            table=table,
+            chunks=_told(alive.while_held(chunks), asking.say),
+            confirm=confirm,
+            expired={key: start for key, start in read_from.items() if start > key.start},
+            bad_policy=BadPolicy(stream.on_bad, stream.max_bad_ratio, quotes=stream.preview),
+            run_id=landing.run_id,
+            code_version=landing.code_version,
+            replaces=asking.replaces,
+            keeps=asking.keeps,
+            fetch=landing.refused,
+            force=asking.force,
+            recheck=landing.recheck,
+            fingerprints=landing.fingerprints,
+            steps=steps,
+        )
+        return publish(engine, road, work)
+
+
+@contextmanager
+def begun(chunks: Chunks) -> Generator[Chunks]:
+    """The same chunks, whose first one is read from now on: meanwhile the table is looked at, and slices are locked.
+
+    Asked for again, as by a transaction that is tried again, they are read anew. Whoever leaves the block without
+    having asked waits until what was begun has ended.
+    """
+
+    def reading() -> Generator[Chunk]:
+        yield from chunks()
+
+    stream, asked = reading(), False
+    with ThreadPoolExecutor(1, thread_name_prefix="first chunk") as pool:
+        first = pool.submit(lambda: list(islice(stream, 1)))
+
+        def end() -> None:
+            wait([first])  # a stream that is being read cannot be closed
+            stream.close()
+
+        def read() -> Generator[Chunk]:
+            nonlocal asked
+            again, asked = asked, True
+            if again:
+                end()
+                yield from chunks()
+            elif met := first.result():
+                yield met.pop()  # nothing here holds a chunk that the publisher is done with
+                yield from stream
+
+        try:
+            yield read
+        finally:
+            end()
 
 
 def _readable_from(landing: Landing, held: Sequence[Publication]) -> dict[SliceKey, int]:

@@ -7,6 +7,7 @@ environment and by a file of the owner's alone, never in a command line.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,6 +21,7 @@ from kafka_assets.devstack.ports import answers
 from kafka_assets.devstack.progress import Progress, Silent
 from kafka_assets.devstack.service import Launch, Service
 from kafka_assets.errors import ServiceError
+from kafka_assets.settings import make_private
 
 DEFAULTS = """\
 spark.master local[*]
@@ -39,6 +41,7 @@ spark.sql.session.timeZone UTC
 spark.sql.warehouse.dir {folder}/warehouse
 spark.local.dir {folder}/local
 spark.pyspark.python {python}
+{sockets}
 spark.sql.shuffle.partitions 8
 spark.ui.enabled false
 spark.ui.showConsoleProgress false
@@ -74,6 +77,15 @@ spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError -XX:G1HeapRegionSize=1
 """
 
 
+SOCKETS = """\
+# Through TCP each query waits 40 ms for a Python worker, and the worker for Spark: each holds back a small packet until
+# the other has answered the one before.
+spark.python.unix.domain.socket.enabled true
+spark.python.unix.domain.socket.dir {folder}
+"""
+_LONGEST = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")
+"""Bytes that the folder of a socket may have, of those that its address has room for."""
+
 UNREADY = timedelta(seconds=45)
 """One that has not answered by then is started again: on a busy machine a server that is well may take a while."""
 SLOW = timedelta(seconds=10)
@@ -99,6 +111,7 @@ class SparkConnect(Service):
             port=ports["client"],
             folder=self.folder,
             python=sys.executable,
+            sockets=_worker_sockets(self.folder / "workers"),
             redaction=REDACTION.replace("\\", "\\\\"),  # as Java reads properties
         )
         # Spark's launcher and its server read this one as UTF-8, unlike Java.
@@ -138,6 +151,17 @@ class SparkConnect(Service):
     def url(self, ports: Mapping[str, int]) -> str:
         # The client speaks to `localhost` without TLS, and insists on it with 127.0.0.1.
         return f"sc://localhost:{ports['client']}/;token={self.token}"
+
+
+def _worker_sockets(folder: Path) -> str:
+    """How Spark's Python workers are spoken to: through a private folder's sockets, if their addresses are not too
+    long. Who may open such a socket may have code run by it: it asks for no secret, as the one on TCP does."""
+    if len(os.fsencode(folder)) > _LONGEST:
+        return ""
+    make_private(folder)
+    for left in folder.glob(".*.sock"):
+        left.unlink()  # of a server that was killed
+    return SOCKETS.format(folder=folder)
 
 
 def connector_jars(progress: Progress | None = None) -> list[Path]:

@@ -20,6 +20,10 @@ from kafka_assets.spark.reached import reached
 
 _log = logging.getLogger(__name__)
 
+V1_SOURCES = "avro,csv,json,orc,parquet,text"
+"""Spark's own list of what it reads through its older interface, without Kafka: through that one each read is planned
+twice, and each record becomes Java objects first, which are taken apart again."""
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -51,7 +55,7 @@ def open_session(
 
     `patience`: so long a server that answered before is waited for. `say` is told of each wait.
     """
-    options = _flat(config)
+    options = {"spark.sql.sources.useV1SourceList": V1_SOURCES, **_flat(config)}
     remote = options.pop("spark.remote", None)
     if remote is None:
         return Opened(_classic(options), _stays)

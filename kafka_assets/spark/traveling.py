@@ -53,13 +53,15 @@ def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
                     exec(compile(text, f"<{module.__name__}>", "exec"), module.__dict__)
 
             sys.meta_path.append(Texts())
-            importlib.import_module(f"{name}.batches")
-            # After each task Spark's daemon (4.2.0) looks for garbage among all objects: pandas and all that was
-            # imported took longer than to decode the task's records. What is there now stays as long as the worker.
-            gc.freeze()
-        done = importlib.import_module(f"{name}.batches")
+        done: Any = importlib.import_module(f"{name}.batches")
         declared = pa.ipc.read_schema(pa.py_buffer(described))
         yield from getattr(done, does)(batches, declared, *more)
+        # After each task Spark's worker looks for garbage in all that was ever imported: 30 ms of a core. What is there
+        # after the first one stays, and nobody needs to look at it again.
+        if not hasattr(done, "kept"):
+            done.kept = True
+            gc.collect()
+            gc.freeze()
 
     return work
 

@@ -13,15 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import DefaultChannelBuilder, SparkConnectClient
 
-from kafka_assets.devstack.spark import DEFAULTS, connector_jars, spark_home
+from kafka_assets.assets.resources import KafkaResource
+from kafka_assets.devstack.spark import DEFAULTS, SOCKETS, connector_jars, spark_home
 from kafka_assets.errors import SparkUnavailable
+from kafka_assets.slices import Piece
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import open_session
 from kafka_assets_tests.integration.living import waited
@@ -136,7 +140,7 @@ def test_a_session_that_is_closed_is_forgotten_by_the_server(spark_remote: str) 
 
 
 def test_what_runs_leave_in_the_server_is_bounded_by_settings_that_its_spark_knows() -> None:
-    written = {line.split()[0] for line in DEFAULTS.splitlines() if line.startswith("spark.")}
+    written = {line.split()[0] for line in (DEFAULTS + SOCKETS).splitlines() if line.startswith("spark.")}
     assert written >= BOUNDED
     unknown = set(written)
     for jar in (*(spark_home() / "jars").glob("spark-*.jar"), *connector_jars()):
@@ -147,6 +151,25 @@ def test_what_runs_leave_in_the_server_is_bounded_by_settings_that_its_spark_kno
                     # As a class file holds a text: its length, then itself.
                     unknown -= {one for one in unknown if struct.pack(">H", len(one)) + one.encode() in constants}
     assert unknown == set()
+
+
+def test_a_query_speaks_to_its_workers_through_a_private_folder(spark: SparkSession) -> None:
+    def itself(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+
+    assert spark.range(5).mapInArrow(itself, "id long").count() == 5
+    folder = Path(str(spark.conf.get("spark.python.unix.domain.socket.dir")))
+    assert list(folder.glob(".*.sock"))
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_records_are_read_through_the_newer_interface(landing: Callable[..., Landing], spark: SparkSession) -> None:
+    """Through the older one, each read is planned twice, and each record becomes Java objects first."""
+    stream = landing()
+    stream.topic()
+    stream.produce_ids(0, 1)
+    read = KafkaResource(bootstrap_servers=stream.broker).read(spark, [Piece(stream.name, 0, 0, 1, ())])
+    assert "BatchScan" in cast("Any", read)._explain_string()
 
 
 def test_a_run_gives_its_session_back_however_it_ends(landing: Callable[..., Landing], spark_remote: str) -> None:

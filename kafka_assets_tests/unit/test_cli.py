@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,21 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_ASSETS_HOME", str(tmp_path))
     for name in ("BOOTSTRAP_SERVERS", "SPARK_REMOTE", "SPARK_MASTER", "DATABASE_URL", "STREAMS"):
         monkeypatch.delenv(f"KAFKA_ASSETS_{name}", raising=False)
+
+
+def test_every_command_of_a_module_is_listed() -> None:
+    made = [
+        name for panel, homes in cli.PANELS.items() for home in set(homes.values()) for name in cli._made(panel, home)
+    ]
+    assert sorted(made) == sorted(cli._HOMES)
+
+
+def test_a_command_waits_for_no_other_ones_module() -> None:
+    program = "import sys; from kafka_assets import cli; cli._made('Landing', 'landing'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    there = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("kafka_assets.cli.")}
+    assert "landing" in there
+    assert there.isdisjoint({"bench", "lab", "live"})
 
 
 @pytest.mark.parametrize(

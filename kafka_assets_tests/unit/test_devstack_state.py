@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -447,3 +448,21 @@ def test_a_dagster_whose_code_server_is_gone_cannot_be_worked_with(
         monkeypatch.setattr(dagster, "answers", lambda port: True)
         service = dagster.Dagster(tmp_path / ".kafka_assets")
         assert (service.slow({"client": 1}), service.unready({"client": 1})) == (said, said)
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_workers_have_sockets_where_their_addresses_have_room(longer: int) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # pytest's own may be too long already
+        _has_sockets(Path(short) / ("w" * (spark._LONGEST - len(short) - 1 + longer)), longer=longer)
+
+
+def _has_sockets(folder: Path, *, longer: int) -> None:
+    written = spark._worker_sockets(folder)
+    assert bool(written) is not bool(longer)
+    if written:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        name = folder / ".00000000-0000-0000-0000-000000000000.sock"
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(name))  # the longest that a system takes
+        assert spark._worker_sockets(folder) == written
+        assert not name.exists(), "nobody listens there any more"
