@@ -35,8 +35,8 @@ def {asset}(records: DataFrame) -> DataFrame:
     return paid(records, {products!r})
 """
 _NOT_OURS = {"DAGSTER_HOME", "PYTHONDONTWRITEBYTECODE"}
-"""What an environment may have, and a command that is timed may not: what was installed has its bytecode, and without it
-each command would compile this package, in 0.2 s."""
+"""What an environment may have, and a command that is timed may not: what was installed has its bytecode, and without
+it each command would compile this package, in 0.2 s."""
 _SAID = 2_000
 """Characters of what a failed command said last."""
 
