@@ -26,6 +26,8 @@ from kafka_assets.schema import declared, fields_of, landed_schema
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode import landed
 from kafka_assets.spark.far_times import is_of_a_far_time
+from kafka_assets.spark.reached import reached
+from kafka_assets.spark.result_size import let_through
 from kafka_assets.spark.transport import arriving
 from kafka_assets.streams import Stream
 
@@ -238,14 +240,15 @@ def fetch_landed(
     schema = plain_schema(stream)
     upsert = upsert_of(stream, schema)
 
-    def tasks(raw: DataFrame) -> Iterator[Opened]:
-        found = landed(raw, stream, _carried(stream), slices, upsert=upsert, room=room)
+    def tasks(read: Read, some: Sequence[Piece]) -> Iterator[Opened]:
+        with reached(), let_through():  # what this process has read goes to Spark before the query does
+            found = landed(read(some), stream, _carried(stream), slices, upsert=upsert, room=room)
         return (Opened(task, slices, rows=schema, upsert=upsert) for task in tasks_of(arriving(found)))
 
     ends: list[TaskEnd] = []
     rest: list[Sequence[Piece]] = []
     try:
-        for task in tasks(read(pieces)):
+        for task in tasks(read, pieces):
             ends += task.ends()
             yield task.chunk()
         rest += left(pieces, ends)
@@ -254,7 +257,7 @@ def fetch_landed(
             raise
         for part in (part for piece in pieces for part in unread(piece, ends)):
             here: list[TaskEnd] = []
-            for task in tasks(read_here([part])):
+            for task in tasks(read_here, [part]):
                 here += task.ends()
                 yield task.chunk()
             rest += left([part], here)

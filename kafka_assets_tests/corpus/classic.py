@@ -10,7 +10,7 @@ from typing import Any
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.streams import Stream
 from kafka_assets_tests.corpus.dress import WAYS, record
-from kafka_assets_tests.corpus.frames import decoded, raw_frame
+from kafka_assets_tests.corpus.frames import as_one, decoded, raw_frame
 from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA
@@ -40,7 +40,7 @@ def chunks(spark: Any) -> list[Any]:
         return raw_frame(spark, [value for value, _ in RECORDS])
 
     schema = plain_schema(stream)
-    plain = fetch_landed([piece], read=read, stream=stream).chunk
+    plain = as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
     made = fetch_transformed([piece], read=read, stream=stream, transform=lambda some: some, schema=schema).chunk
     held = spark.sparkContext._jsc.sc().getRDDStorageInfo() if hasattr(spark, "_jsparkSession") else []
     return [(one.rows.to_pylist(), one.seen, one.bad) for one in (plain, made)] + [len(held)]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
+from kafka_assets.records import OFFSET, Chunk, Seen
+from kafka_assets.slices import SliceKey
 from kafka_assets.streams import Stream
 
 if TYPE_CHECKING:
@@ -26,6 +31,27 @@ def raw_frame(spark: SparkSession, values: Sequence[bytes | None]) -> DataFrame:
         for offset, value in enumerate(values)
     ]
     return spark.createDataFrame(rows, RAW)
+
+
+def as_one(chunks: Iterable[Chunk]) -> Chunk:
+    """What the tasks of a query give, in the order of its records: whichever task comes first."""
+    found = list(chunks)
+    seen: dict[SliceKey, Seen] = {}
+    for key, part in (both for one in found for both in one.seen.items()):
+        seen[key] = seen.get(key, Seen(fingerprint=0)) + part
+    deletes = [one.deletes for one in found if one.deletes is not None]
+    bad = sorted((one for chunk in found for one in chunk.bad), key=lambda one: one.offset)
+    return Chunk(
+        rows=_in_order([one.rows for one in found]),
+        seen=seen,
+        bad=tuple(bad),
+        deletes=_in_order(deletes) if deletes else None,
+    )
+
+
+def _in_order(tables: list[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(tables)
+    return table.take(pa.array(np.argsort(table.column(OFFSET).to_numpy(), kind="stable")))
 
 
 def decoded(

@@ -17,7 +17,7 @@ from kafka_assets.spark.chunks import fetch_landed
 from kafka_assets.streams import Stream
 from kafka_assets_tests.corpus.classic import chunks
 from kafka_assets_tests.corpus.dress import WAYS, record
-from kafka_assets_tests.corpus.frames import AT, decoded, raw_frame
+from kafka_assets_tests.corpus.frames import AT, as_one, decoded, raw_frame
 from kafka_assets_tests.corpus.json_records import RECORDS
 from kafka_assets_tests.corpus.json_records import SCHEMA as RECORD_SCHEMA
 from kafka_assets_tests.corpus.json_rules import RULES, Rule, made_of
@@ -25,7 +25,7 @@ from kafka_assets_tests.corpus.json_rules import cases as rules
 from kafka_assets_tests.corpus.json_values import CASES, SCHEMA, Bad, Case
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,11 @@ def test_bad_records_come_with_their_bytes_from_the_same_read(spark: SparkSessio
     stream = Stream(name="s", topic="orders", target="s", schema=RECORD_SCHEMA)
     key = SliceKey("orders", 1, 3, 0, len(values))
     piece = Piece("orders", 3, 0, len(values), (key,))
-    chunk, left = fetch_landed([piece], read=lambda _: raw_frame(spark, values), stream=stream)
+
+    def read(_: object) -> DataFrame:
+        return raw_frame(spark, values)
+
+    chunk = as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
     bad = {row["kafka_offset"]: row["_kafka_bad"] for row in decoded(spark, values, schema=RECORD_SCHEMA)}
     assert {one.offset: one.reason for one in chunk.bad} == {at: why for at, why in bad.items() if why is not None}
     for one in chunk.bad:
@@ -153,7 +157,6 @@ def test_bad_records_come_with_their_bytes_from_the_same_read(spark: SparkSessio
         assert one.timestamp == AT.timestamp() * 1000
         assert one.code is not None
     assert (chunk.seen[key].read, chunk.seen[key].bad) == (len(values), len(chunk.bad))
-    assert not left
 
 
 def test_text_and_bytes_land_whole(spark: SparkSession) -> None:

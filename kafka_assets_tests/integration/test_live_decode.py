@@ -18,7 +18,7 @@ from kafka_assets.records import BadRecord, Chunk
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.streams import Stream, declare
 from kafka_assets_tests.corpus.dress import WAYS, record
-from kafka_assets_tests.corpus.frames import AT, RAW
+from kafka_assets_tests.corpus.frames import AT, RAW, as_one
 from kafka_assets_tests.corpus.json_mutants import SCHEMA as FUZZED
 from kafka_assets_tests.corpus.json_mutants import mutants
 from kafka_assets_tests.corpus.json_records import RECORDS
@@ -58,7 +58,7 @@ def by_spark(
     key = SliceKey("orders", 1, 3, 0, len(values) + 5)
     piece = Piece("orders", 3, key.start, key.end, (key,))
     if not through_a_function:
-        return fetch_landed([piece], read=read, stream=stream).chunk
+        return as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
     schema = plain_schema(stream)
     return fetch_transformed([piece], read=read, stream=stream, transform=lambda records: records, schema=schema).chunk
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from kafka_assets.decode import batches, packets
 from kafka_assets.decode.names import HEADERS
 from kafka_assets.decode.passage import HEADER_TYPE, column_of
+from kafka_assets.errors import SparkUnavailable
 from kafka_assets.records import BadRecord, Chunk, Seen
 from kafka_assets.schema import declared
 from kafka_assets.slices import Piece, SliceKey
@@ -24,6 +26,7 @@ from kafka_assets.spark.chunks import (
     Arriving,
     Opened,
     TaskEnd,
+    fetch_landed,
     left,
     part_of,
     plain_schema,
@@ -258,6 +261,14 @@ def test_whoever_takes_no_more_chunks_ends_the_queries() -> None:
     next(chunks)
     chunks.close()
     assert sorted(closed) == [0, 1]
+
+
+def test_spark_that_is_gone_before_it_is_asked_says_so() -> None:
+    def gone(pieces: Sequence[Piece]) -> Any:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(SparkUnavailable):
+        next(fetch_landed(PIECES, read=gone, read_here=gone, stream=APPEND))
 
 
 def test_tasks_are_cut_when_it_is_known_how_large_records_are() -> None:
