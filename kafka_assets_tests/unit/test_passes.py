@@ -204,6 +204,25 @@ def test_what_several_tasks_left_is_each_read_once() -> None:
     ]
 
 
+def test_a_partition_without_records_beside_a_task_that_stopped() -> None:
+    empty = Piece("orders", 1, 0, 10, (SliceKey("orders", 1, 1, 0, 10),))
+    found = left([*PIECES, empty], [TaskEnd(0, 0, 4, True)])
+    assert found == [[*part_of(PIECES[0], 4, 10), empty]]
+
+
+def test_what_a_task_of_two_partitions_left_of_the_second_one_is_read() -> None:
+    pieces = [*PIECES, Piece("orders", 1, 0, 10, (SliceKey("orders", 1, 1, 0, 10),))]
+    given = [note(at, 100) for at in range(4)]
+    found = passed(
+        APPEND,
+        [raw(given), raw(given, partition=1)],
+        [raw(given[:1], first=4, partition=1)],
+        slices=slices_of(pieces),
+        room=len(b"".join(part for part in given[0] if part)) + 5,
+    )
+    assert left(pieces, found.ends()) == [[*part_of(pieces[0], 1, 10), *part_of(pieces[1], 0, 4)]]
+
+
 def test_what_no_task_has_read_lies_before_them_between_them_and_behind() -> None:
     ends = [TaskEnd(0, 6, 8, True), TaskEnd(1, 0, 9, False), TaskEnd(0, 2, 4, False)]
     found = [(part.start, part.end, part.slices) for part in unread(PIECES[0], ends)]
