@@ -72,7 +72,8 @@ def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, room: int | None
     `room`: bytes of records that a query is to read at most; the parts are cut for it, as far as it is known from the
     query before how large records are.
     """
-    with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="query") as pool:
+    # One more: whose last chunk nobody has taken yet has a thread that waits for that.
+    with ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="query") as pool:
         reading = _Reading(_Waiting(plan, room), ask, pool)
         try:
             yield from reading.chunks()
