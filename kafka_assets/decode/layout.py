@@ -131,7 +131,7 @@ class Layout:
         return rows, quotes[firsts[rows][:, np.newaxis] + np.arange(self.quotes)]
 
     def _are_plain(self, seen: _Seen, data: Bytes, bounds: Places, rows: Places | None) -> Any:
-        """Which of these rows have no backslash, and no control characters but the layout's. In all of them its runs stand."""
+        """Which of these rows, all with the layout's runs, have no backslash and no other control characters."""
         count = len(bounds) - 1
         plain = np.ones(count, dtype=np.bool_)
         # All rows have the layout's own: where there are no more of them, none has others.
