@@ -72,7 +72,8 @@ def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, room: int | None
     `room`: bytes of records that a query is to read at most; the parts are cut for it, as far as it is known from the
     query before how large records are.
     """
-    with ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="query") as pool:
+    # One more: whose last chunk nobody has taken yet has a thread that waits for that.
+    with ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="query") as pool:
         reading = _Reading(_Waiting(plan, room), ask, pool)
         try:
             yield from reading.chunks()
@@ -351,12 +352,15 @@ def left(pieces: Sequence[Piece], ends: Sequence[TaskEnd]) -> Left:
 
 
 def _left_of(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
-    """What nobody read of a piece: it is behind each task that stopped, and all of it where no task came to it."""
+    """What nobody read of a piece: it is behind each task that stopped, and all of it where no task came to it.
+
+    And it may be before the first of them: of what this process reads a task of Spark's gets the end of one partition
+    and the beginning of the next, which it did not reach.
+    """
     tasks = _in(piece, ends)
-    starts = [*(task.first for task in tasks[1:]), piece.end]
-    ranges = [(task.next, until) for task, until in zip(tasks, starts, strict=True) if task.stopped]
-    if not tasks:
-        ranges = [(piece.start, piece.end)]
+    starts = [*(task.first for task in tasks), piece.end]
+    ranges = [(piece.start, starts[0])]
+    ranges += [(task.next, until) for task, until in zip(tasks, starts[1:], strict=True) if task.stopped]
     return [part for start, end in ranges for part in part_of(piece, start, end)]
 
 

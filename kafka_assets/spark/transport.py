@@ -6,7 +6,7 @@ Spark's own `toArrow` gives all of them at the end, so whoever asks for much has
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -47,11 +47,15 @@ def _classic(frame: Any) -> Generator[pa.RecordBatch]:
 
     load: Any = _load_from_socket
     port, secret, server = frame._jdf.collectAsArrowToPython()
+    expected: tuple[type[Exception], ...] = ()
     try:
         with load((port, secret), ArrowCollectSerializer()) as stream:
             for part in stream:
                 if isinstance(part, pa.RecordBatch):  # behind them comes in which order they would be
                     yield part
+    except GeneratorExit:
+        expected = (Exception,)  # the query says that its reader went away
+        raise
     finally:
-        with unwrap_spark_exception():
+        with suppress(*expected), unwrap_spark_exception():
             server.getResult()

@@ -51,7 +51,8 @@ def as_one(chunks: Iterable[Chunk]) -> Chunk:
 
 def _in_order(tables: list[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
-    return table.take(pa.array(np.argsort(table.column(OFFSET).to_numpy(), kind="stable")))
+    order: Any = np.argsort(table.column(OFFSET).to_numpy(), kind="stable")
+    return table.take(order)
 
 
 def decoded(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyspark.util
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors.exceptions import captured
 
 from kafka_assets.decode import batches, packets
 from kafka_assets.decode.names import HEADERS
@@ -36,6 +39,7 @@ from kafka_assets.spark.chunks import (
     unread,
     upsert_of,
 )
+from kafka_assets.spark.transport import arriving
 from kafka_assets.streams import Stream, declare
 
 APPEND = declare(name="orders", topic="orders", target="orders", schema="id BIGINT, note STRING")
@@ -204,6 +208,25 @@ def test_what_several_tasks_left_is_each_read_once() -> None:
     ]
 
 
+def test_a_partition_without_records_beside_a_task_that_stopped() -> None:
+    empty = Piece("orders", 1, 0, 10, (SliceKey("orders", 1, 1, 0, 10),))
+    found = left([*PIECES, empty], [TaskEnd(0, 0, 4, True)])
+    assert found == [[*part_of(PIECES[0], 4, 10), empty]]
+
+
+def test_what_a_task_of_two_partitions_left_of_the_second_one_is_read() -> None:
+    pieces = [*PIECES, Piece("orders", 1, 0, 10, (SliceKey("orders", 1, 1, 0, 10),))]
+    given = [note(at, 100) for at in range(4)]
+    found = passed(
+        APPEND,
+        [raw(given), raw(given, partition=1)],
+        [raw(given[:1], first=4, partition=1)],
+        slices=slices_of(pieces),
+        room=len(b"".join(part for part in given[0] if part)) + 5,
+    )
+    assert left(pieces, found.ends()) == [[*part_of(pieces[0], 1, 10), *part_of(pieces[1], 0, 4)]]
+
+
 def test_what_no_task_has_read_lies_before_them_between_them_and_behind() -> None:
     ends = [TaskEnd(0, 6, 8, True), TaskEnd(1, 0, 9, False), TaskEnd(0, 2, 4, False)]
     found = [(part.start, part.end, part.slices) for part in unread(PIECES[0], ends)]
@@ -360,6 +383,51 @@ def test_while_the_publisher_has_a_chunk_others_are_read() -> None:
         time.sleep(0.01)
     assert sorted(asked) == [0, 1, 2]
     assert len(list(chunks)) == 4
+
+
+def test_while_the_publisher_has_the_last_but_one_chunk_of_a_query_another_begins() -> None:
+    asked: list[int] = []
+
+    def fetch(pieces: Sequence[Piece], at_once: int | None) -> Arriving:
+        asked.append(pieces[0].start)
+        yield Chunk(pa.table({}), {})
+        yield Chunk(pa.table({}), {})
+        return []
+
+    chunks = stream_chunks([[Piece("orders", 0, at, at + 1, ())] for at in range(5)], fetch)
+    next(chunks)
+    deadline = time.monotonic() + 30
+    while len(asked) < 1 + IN_FLIGHT and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert sorted(asked) == [0, 1, 2]
+    assert len(list(chunks)) == 9
+
+
+def test_a_classic_query_that_is_ended_early_says_nothing_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Server:
+        def getResult(self) -> None:  # noqa: N802 - Java's name
+            raise ValueError("Broken pipe")
+
+    class Frame:
+        @property
+        def _jdf(self) -> Frame:
+            return self
+
+        def collectAsArrowToPython(self) -> tuple[int, str, Server]:  # noqa: N802 - Java's name
+            return 1, "", Server()
+
+    @contextmanager
+    def load(*given: object) -> Generator[Iterator[pa.RecordBatch]]:
+        yield iter([pa.record_batch({"a": [1]})] * 2)
+
+    monkeypatch.setattr(pyspark.util, "_load_from_socket", load)
+    monkeypatch.setattr(captured, "unwrap_spark_exception", nullcontext)
+    parts = arriving(cast("Any", Frame()))
+    next(parts)
+    parts.close()
+    with pytest.raises(ValueError, match="Broken pipe"):
+        list(arriving(cast("Any", Frame())))
 
 
 def test_headers_come_in_two_lists_of_the_same_length() -> None:
