@@ -41,6 +41,9 @@ QUERY_BYTES = 64 << 20
 """Of a query whose tasks each give a chunk: each query costs a third of a second, and more while its server is cold.
 What its tasks have given waits in Spark's driver, for two queries at a time."""
 
+HERE_OFFSETS = 1_000
+"""Of what Spark cannot read and this process does, while nobody knows how large the records are."""
+
 CHUNK_SLICES = 20
 """A worker counts each slice of a chunk by itself."""
 
@@ -172,6 +175,7 @@ class Landing:
                 read_here=partial(self.records.read_here, self.spark),
                 stream=self.stream,
                 room=CHUNK_BYTES,
+                here=at_once or HERE_OFFSETS,
             )
         return self._in_one(some, schema)
 

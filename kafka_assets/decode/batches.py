@@ -89,7 +89,7 @@ def decoded(
 def _with_headers(batch: Any) -> Any:
     """The batch with its records' headers in one column."""
     keys, values = batch.column(HEADER_KEYS), batch.column(HEADER_VALUES)
-    pairs: Any = pa.StructArray.from_arrays([keys.flatten(), values.flatten()], fields=list(HEADER_TYPE.value_type))
+    pairs: Any = pa.StructArray.from_arrays([keys.flatten(), values.flatten()], names=["key", "value"])
     places: Any = pa.array(np.concatenate([[0], np.cumsum(pc.list_value_length(keys))]), pa.int32())
     headers: Any = pa.ListArray.from_arrays(places, pairs).cast(HEADER_TYPE)
     batch = batch.drop_columns([HEADER_KEYS, HEADER_VALUES])

@@ -6,6 +6,8 @@ locks rows of publishers it has nothing to do with. ON DUPLICATE KEY UPDATE woul
 
 from __future__ import annotations
 
+from sqlalchemy.exc import IntegrityError
+
 from kafka_assets.sinks.merge import MERGE, Merge
 from kafka_assets.sinks.versions import DELETED, DIGEST
 
@@ -31,13 +33,23 @@ class MySQLMerge(Merge):
             for name in (self._road.quoted(one) for one in columns if one not in self._upsert.key)
         )
         winners = f"{MERGE}.{DELETED} = 0 AND {within}"
-        if self._stands:
+
+        def insert(these: str) -> None:
             self._run(f"""
-                UPDATE {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY) ON {self._same_key("standing")}
-                SET {changed}
-                WHERE {winners}""")
-            winners += f" AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key('standing')})"
+                INSERT INTO {target} ({self._list(columns)})
+                SELECT {self._list(columns, MERGE)} FROM {MERGE}
+                WHERE {these}""")
+
+        if not self._stands:
+            try:
+                insert(winners)
+                return
+            except IntegrityError:
+                # Of this statement nothing stays. One of its keys may be there by now, of somebody who knows nothing of
+                # the asset's lock: it is overwritten, as any row that stands there.
+                self._stands = True
         self._run(f"""
-            INSERT INTO {target} ({self._list(columns)})
-            SELECT {self._list(columns, MERGE)} FROM {MERGE}
+            UPDATE {MERGE} STRAIGHT_JOIN {target} standing FORCE INDEX (PRIMARY) ON {self._same_key("standing")}
+            SET {changed}
             WHERE {winners}""")
+        insert(f"{winners} AND NOT EXISTS (SELECT 1 FROM {target} standing WHERE {self._same_key('standing')})")

@@ -231,11 +231,17 @@ def upsert_of(stream: Stream, schema: pa.Schema) -> UpsertAsked | None:
 
 
 def fetch_landed(
-    pieces: Sequence[Piece], *, read: Read, read_here: Read, stream: Stream, room: int | None = None
+    pieces: Sequence[Piece],
+    *,
+    read: Read,
+    read_here: Read,
+    stream: Stream,
+    room: int | None = None,
+    here: int = PROBE,
 ) -> Arriving:
     """Records that land as they come: one query of two columns, and a chunk for each task of it.
 
-    `read_here` reads what `read` cannot.
+    `read_here` reads what `read` cannot, `here` offsets at a time.
     """
     slices = slices_of(pieces)
     schema = plain_schema(stream)
@@ -256,12 +262,12 @@ def fetch_landed(
     except PySparkException as error:
         if not is_of_a_far_time(error):
             raise
-        for part in (part for piece in pieces for part in unread(piece, ends)):
-            here: list[TaskEnd] = []
+        for part in (part for piece in pieces for part in unread(piece, ends, most=here)):
+            told: list[TaskEnd] = []
             for task in tasks(read_here, [part]):
-                here += task.ends()
+                told += task.ends()
                 yield task.chunk()
-            rest += left([part], here)
+            rest += left([part], told)
     # Of a slice without records, too, the books are kept.
     yield Chunk(rows=schema.empty_table(), seen=dict.fromkeys(slices, Seen(fingerprint=0)))
     return rest
@@ -364,16 +370,16 @@ def _left_of(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
     return [part for start, end in ranges for part in part_of(piece, start, end)]
 
 
-def unread(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
-    """All of a piece that no task has read: before them, between them and behind, in parts that fit this process."""
+def unread(piece: Piece, ends: Sequence[TaskEnd], *, most: int = PROBE) -> list[Piece]:
+    """All of a piece that no task has read: before them, between them and behind, in parts of so many offsets."""
     tasks = _in(piece, ends)
     starts = [piece.start, *(task.next for task in tasks)]
     ranges = zip(starts, [*(task.first for task in tasks), piece.end], strict=True)
     return [
         part
         for start, end in ranges
-        for at in range(start, end, PROBE)
-        for part in part_of(piece, at, min(at + PROBE, end))
+        for at in range(start, end, most)
+        for part in part_of(piece, at, min(at + most, end))
     ]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from kafka_assets import kafka_asset
-from kafka_assets.assets.landing import Landing as Run
+from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.sinks.steps import STEPS
 from kafka_assets.testing import run_asset
@@ -189,13 +189,13 @@ def test_a_replay_of_other_records_is_told(landing: Declare, monkeypatch: pytest
     stream.topic()
     stream.produce_ids(0, 10)
     stream.land()
-    raw = Run.raw
+    read = KafkaResource.read
 
-    def changed(self: Run, use: Callable[[Any], Any]) -> Any:
+    def changed(*given: Any, **more: Any) -> Any:
         other = F.when(F.col("offset") == 3, F.lit(b'{"id": 4, "note": "n"}')).otherwise(F.col("value"))
-        return raw(self, lambda read: use(lambda *given: read(*given).withColumn("value", other)))
+        return read(*given, **more).withColumn("value", other)
 
-    monkeypatch.setattr(Run, "raw", changed)
+    monkeypatch.setattr(KafkaResource, "read", changed)
     result = stream.replay(stream.keys()[0])
     assert result.success
     assert _metadata(result)["other_records"].value is True
