@@ -147,8 +147,10 @@ def _roads(
         return [*by_hand, SparkRoad(settings), SparkRoad(settings, merged=merged)]
     by_hand = hand_roads(engine.dialect.name)
     fastest = [HandRoad(road) for road in by_hand if road.by == by_hand[-1].by]
-    limits = [] if asked.function else [BulkLimit(engine.dialect.name)]  # it calculates nothing
-    return [HandRoad(tuned_road(engine.dialect.name)), *fastest, *limits, *warm, SparkRoad(settings)]
+    if asked.function:  # the limit calculates nothing
+        return [*fastest, *warm, SparkRoad(settings)]
+    tuned, limit = HandRoad(tuned_road(engine.dialect.name)), BulkLimit(engine.dialect.name)
+    return [tuned, *fastest, limit, *warm, SparkRoad(settings)]
 
 
 def _rival(roads: Sequence[Lander]) -> str:
