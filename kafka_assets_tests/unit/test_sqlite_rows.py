@@ -19,14 +19,14 @@ from kafka_assets.sinks.tables import ensure_table
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows, rows_of, scalar, target
 from kafka_assets_tests.values import CORPUS
 
-SENT = [1, 2, 39, 40, 41, 2_000]
-"""Rows: of the corpus' columns some forty are one statement, and some 1,600 are sent at a time."""
+FULL = 999 // (len(CORPUS) + 2)
+"""Rows of all of the corpus' columns in one statement; forty times as many are Python objects at a time."""
 
 
-@pytest.mark.parametrize("count", SENT)
+@pytest.mark.parametrize("count", [1, FULL - 1, FULL, FULL + 1, 40 * FULL + 3])
 def test_values_of_many_rows_in_one_statement_are_stored_as_of_one(engine: Engine, count: int) -> None:
     columns: dict[str, Any] = {
-        name: pa.array((column.slice(0, len(column)).to_pylist() * count)[:count], column.type)
+        name: pa.array((column.to_pylist() * count)[:count], column.type)
         for name, column in CORPUS.items()
         if name != "words"
     }
