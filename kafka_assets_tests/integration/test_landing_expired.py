@@ -123,7 +123,7 @@ def test_what_expires_before_spark_reads_it_is_never_a_hole(landing: Declare, mo
     stream.produce_ids(0, 20)
     [request] = stream.tick().requests
     with monkeypatch.context() as patch:
-        expires_before(patch, "ensure_table", stream, 12)
+        expires_before(patch, "begun", stream, 12)
         assert not stream.run(request).success
     assert stream.rows("select state from kafka_publication") == [("planned",)]
     assert stream.run(request).success
