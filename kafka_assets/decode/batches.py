@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from kafka_assets.decode.contract import Reason, fields_of
+from kafka_assets.decode.contract import Reason
 from kafka_assets.decode.names import HEADERS, KEY, OFFSET, PARTITION
 from kafka_assets.decode.packets import (
     BAD,
@@ -22,10 +22,11 @@ from kafka_assets.decode.packets import (
     COUNTS,
     DELETES,
     ENDS,
-    PACKETS,
+    PACKET,
     ROWS,
     SLICE_COUNTS,
     TASK_ENDS,
+    opened,
     packed,
     packets,
 )
@@ -49,15 +50,15 @@ def landed(
     declared: pa.Schema,
     format: str,
     carried: Sequence[str],
+    needed: Sequence[str],
     slices: Sequence[Slice],
     upsert: Upsert | None,
     room: int | None,
 ) -> Iterator[Any]:
-    """Everything as packets: for records that land as they come.
+    """All that becomes of records, as packets; a row without a value in a `needed` column is bad.
 
     With `room` a task ends when it has had records of so many bytes, or made so many of them, and says where.
     """
-    needed: Sequence[str] = () if upsert is None else upsert[0]
     reader = Reader(declared, format, carried, needed=needed, deletes=_deletes(upsert))
     task = _Task(slices, room)
     for batch in task.bounded(map(_with_headers, batches)):
@@ -67,23 +68,11 @@ def landed(
     yield packets(task.ended())
 
 
-def decoded(
-    batches: Iterable[Any],
-    declared: pa.Schema,
-    format: str,
-    carried: Sequence[str],
-    slices: Sequence[Slice],
-    upsert: Upsert | None,
-    room: int | None,
-) -> Iterator[Any]:
-    """The rows as columns, for a transform of Spark's; all else as packets, whose rows have nothing in these."""
-    reader = Reader(declared, format, carried, needed=(), deletes=_deletes(upsert))
-    task = _Task(slices, room)
-    for batch in task.bounded(map(_with_headers, batches)):
-        found = reader.read(batch)
-        task.count(batch, found, made=found.rows.nbytes)
-        yield from _side_by_side(found.rows, [*_beside(batch, found)])
-    yield from _side_by_side(reader.schema.empty_table(), task.ended())
+def unpacked(batches: Iterable[Any], rows: pa.Schema, wanted: Sequence[str]) -> Iterator[Any]:
+    """The rows in packets as columns, for a transform of Spark's: those of these names."""
+    for batch in batches:
+        for packet in batch.column(PACKET):
+            yield opened(packet, rows).select(list(wanted))
 
 
 def _with_headers(batch: Any) -> Any:
@@ -94,22 +83,6 @@ def _with_headers(batch: Any) -> Any:
     headers: Any = pa.ListArray.from_arrays(places, pairs).cast(HEADER_TYPE)
     batch = batch.drop_columns([HEADER_KEYS, HEADER_VALUES])
     return batch.append_column("headers", headers)
-
-
-def _side_by_side(rows: pa.Table, found: list[Packet]) -> Iterator[Any]:
-    """Rows without packets, and packets without rows."""
-    schema = pa.schema([*fields_of(rows.schema), *fields_of(PACKETS)])
-    if rows.num_rows:
-        columns: list[Any] = [*rows.columns, *_nulls(PACKETS, rows.num_rows)]
-        yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
-    if found:
-        columns = [*_nulls(rows.schema, len(found)), *packets(found).columns]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _nulls(schema: pa.Schema, count: int) -> list[Any]:
-    nulls: Any = pa.nulls
-    return [nulls(count, kind) for kind in schema.types]
 
 
 def _deletes(upsert: Upsert | None) -> Deletes | None:
