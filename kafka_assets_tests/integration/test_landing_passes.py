@@ -72,3 +72,45 @@ def test_chunks_of_large_records_are_bounded_by_their_bytes(
     held = f"select kafka_partition, kafka_offset, id, length(note) from {stream.name} order by 1, 2"
     assert stream.rows(held) == [(part, at, at, size) for part in range(2) for at in range(30)]
     assert stream.rows("select sum(records_read), sum(landed), sum(holes) from kafka_publication") == [(60, 60, 0)]
+
+
+def test_a_function_s_records_are_read_once_by_many_tasks_and_its_rows_come_in_bounded_chunks(
+    landing: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(records: DataFrame) -> DataFrame:
+        found = records.where("id % 2 = 0").unionByName(records.where("id % 2 = 1"))
+        return found.where("id % 10 <> 3").select("kafka_partition", "kafka_offset", "id")
+
+    each, room = 3_000, 20_000
+    stream = landing(transform=twice)
+    stream.topic(partitions=2)
+    for partition in range(2):
+        stream.produce_ids(partition * each, (partition + 1) * each, partition=partition)
+        stream.produce(b"{cut", partition=partition)
+    reads: list[int | None] = []
+    read, stream_chunks = KafkaResource.read, landings.stream_chunks
+
+    def watched_read(self: KafkaResource, *given: Any, at_once: int | None = None) -> DataFrame:
+        reads.append(at_once)
+        return read(self, *given, at_once=at_once)
+
+    def watched(*given: Any, **more: Any) -> Iterator[Chunk]:
+        for chunk in stream_chunks(*given, **more):
+            told.append(sum(part.read for part in chunk.seen.values()))
+            assert chunk.rows.nbytes <= room
+            yield chunk
+
+    told: list[int] = []
+    monkeypatch.setattr(KafkaResource, "read", watched_read)
+    monkeypatch.setattr(landings, "stream_chunks", watched)
+    monkeypatch.setattr(landings, "CHUNK_BYTES", room)
+    monkeypatch.setattr("kafka_assets.spark.chunks.TASK_BYTES", room)
+    monkeypatch.setattr("kafka_assets.spark.chunks.PROBE", 500)
+    stream.land()
+    assert len(reads) == 4 and reads[-1], "that of the frame, two while nobody knows how large records are, and one"
+    assert sum(map(bool, told)) >= 2 + 4, "told of by each of its tasks"
+    held = f"select count(*), count(distinct id), sum(id) from {stream.name}"
+    wanted = [number for number in range(2 * each) if number % 10 != 3]
+    assert stream.rows(held) == [(len(wanted), len(wanted), sum(wanted))]
+    books = "select sum(records_read), sum(landed), sum(filtered), sum(quarantined), sum(holes) from kafka_publication"
+    assert stream.rows(books) == [(2 * each + 2, len(wanted), 2 * each - len(wanted), 2, 0)]
