@@ -96,22 +96,22 @@ def fetch_transformed(
     """
     fetch = partial(_fetched, stream=stream, transform=transform, schema=schema, room=room)
     fetching = fetch(pieces, read=read)
+    given: list[Chunk] = []
     try:
-        first = next(fetching)
+        given.append(next(fetching))
     except PySparkException as error:
         # Only reading can fail of it, and that is over when the first chunk is there: nothing is given twice.
         if not is_of_a_far_time(error):
             raise
-        parts = [[part] for piece in pieces for part in unread(piece, [], most=here)]
-        rest: list[Sequence[Piece]] = []
-        for part in parts if stream.scope == "record" else [pieces]:
-            rest += yield from fetch(part, read=read_here)
-        return rest
-    with closing(fetching):
-        given = [first]
-        del first  # nothing here holds a chunk that the publisher is done with
-        yield given.pop()
-        return (yield from fetching)
+    if given:
+        with closing(fetching):
+            yield given.pop()  # nothing here holds a chunk that the publisher is done with
+            return (yield from fetching)
+    parts = [[part] for piece in pieces for part in unread(piece, [], most=here)]
+    rest: list[Sequence[Piece]] = []
+    for part in parts if stream.scope == "record" else [pieces]:
+        rest += yield from fetch(part, read=read_here)
+    return rest
 
 
 def _fetched(
@@ -127,7 +127,9 @@ def _fetched(
         for task in tasks_of(arriving(beside(kept))):
             told = Opened(task, slices, upsert=upsert)
             ends += told.ends()
-            yield told.chunk(_placed(schema.empty_table(), whole))
+            given = [told.chunk(_placed(schema.empty_table(), whole))]
+            del task, told  # nothing here holds what the publisher is done with
+            yield given.pop()
         with reached():
             # By their names: Spark would be asked once more which columns there are, in order to leave some out.
             made = transform(good(kept, stream)).select(*map(_quoted, schema.names))
