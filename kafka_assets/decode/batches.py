@@ -23,6 +23,7 @@ from kafka_assets.decode.packets import (
     DELETES,
     ENDS,
     PACKETS,
+    POSTED,
     ROWS,
     SLICE_COUNTS,
     TASK_ENDS,
@@ -30,6 +31,7 @@ from kafka_assets.decode.packets import (
     packets,
 )
 from kafka_assets.decode.passage import HEADER_TYPE, Found, Reader, column_of
+from kafka_assets.decode.post import Address, posted
 from kafka_assets.decode.upserts import Deletes
 
 pc: Any = pyarrow.compute
@@ -52,19 +54,42 @@ def landed(
     slices: Sequence[Slice],
     upsert: Upsert | None,
     room: int | None,
+    mailbox: Address | None = None,
 ) -> Iterator[Any]:
     """Everything as packets: for records that land as they come.
 
     With `room` a task ends when it has had records of so many bytes, or made so many of them, and says where.
+    With `mailbox` all of them are put there if they can be, and its name for them is what Spark gets.
     """
+    made = _landed(batches, declared, format, carried, slices, upsert, room)
+    if mailbox is None:
+        yield from map(packets, made)
+        return
+    parts = list(made)
+    unit = [packet for part in parts for packet in part]
+    if unit and (name := posted(mailbox, unit)) is not None:
+        yield packets([(POSTED, name)])
+    else:
+        yield from map(packets, parts)
+
+
+def _landed(
+    batches: Iterable[Any],
+    declared: pa.Schema,
+    format: str,
+    carried: Sequence[str],
+    slices: Sequence[Slice],
+    upsert: Upsert | None,
+    room: int | None,
+) -> Iterator[list[Packet]]:
     needed: Sequence[str] = () if upsert is None else upsert[0]
     reader = Reader(declared, format, carried, needed=needed, deletes=_deletes(upsert))
     task = _Task(slices, room)
     for batch in task.bounded(map(_with_headers, batches)):
         found = reader.read(batch)
         task.count(batch, found, made=found.rows.nbytes)
-        yield packets([*packed(ROWS, found.rows), *_beside(batch, found)])
-    yield packets(task.ended())
+        yield [*packed(ROWS, found.rows), *_beside(batch, found)]
+    yield task.ended()
 
 
 def decoded(

@@ -17,6 +17,7 @@ from kafka_assets.decode.batches import HEADER_KEYS, HEADER_VALUES, Upsert
 from kafka_assets.decode.names import VALUE
 from kafka_assets.decode.packets import KIND, PACKET, PACKETS
 from kafka_assets.decode.passage import CARRIED, rows_schema
+from kafka_assets.decode.post import Address
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import SliceKey
 from kafka_assets.spark.traveling import worker
@@ -31,9 +32,10 @@ def landed(
     *,
     upsert: Upsert | None,
     room: int | None,
+    mailbox: Address | None = None,
 ) -> DataFrame:
-    """All that becomes of the records, as packets, where they land as they come."""
-    work = worker("landed", *_asked(stream, carried, slices, upsert, room))
+    """All that becomes of the records, as packets, where they land as they come; or their names in the mailbox."""
+    work = worker("landed", *_asked(stream, carried, slices, upsert, room), mailbox)
     return _given(raw).mapInArrow(work, T.StructType(columns_of(PACKETS)))
 
 
