@@ -21,25 +21,27 @@ from sqlalchemy import Connection
 from kafka_assets.records import BadRecord, Chunk, Refused
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import Arriving, Fetched, Read, Transform, fetch_landed, plain_schema, stream_chunks
+from kafka_assets.spark.chunks import Arriving, Read, Transform, fetch_landed, plain_schema, stream_chunks
 from kafka_assets.spark.decode import decode, good
 from kafka_assets.spark.far_times import Used, around_far_times
 from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.refused import fetch_refused
-from kafka_assets.spark.transformed import check_key, fetch_slice, fetch_transformed, landed_columns, placed
+from kafka_assets.spark.transformed import check_key, fetch_transformed, landed_columns, placed
 from kafka_assets.streams import Stream
 
 CHUNK_OFFSETS = 250_000
-"""Of what comes in one piece. Measured: smaller ones pay Spark's fixed cost too often, bigger ones only take memory."""
+"""Of what a function makes rows of that were committed before. Measured: smaller chunks pay Spark's fixed cost too
+often, bigger ones only take memory."""
 
 CHUNK_BYTES = 16 << 20
 """Of records, or of what is made of them: while the publisher has one chunk, others wait."""
 
 QUERY_OFFSETS = 1_000_000
 QUERY_BYTES = 64 << 20
-"""Of a query whose tasks each give a chunk: each query costs a third of a second, and more while its server is cold.
-What its tasks have given waits in Spark's driver, for two queries at a time."""
+"""Of records that are read by one query, in tasks of about a chunk: each query costs a third of a second, and more
+while its server is cold. What its tasks have given waits in Spark's driver, or Spark holds it for a function, for two
+queries at a time."""
 
 HERE_OFFSETS = 1_000
 """Of what Spark cannot read and this process does, while nobody knows how large the records are."""
@@ -104,7 +106,7 @@ class Landing:
         raw = self.records.read(self.spark, some)
         if self.stream.upsert is not None:
             raw = raw.where("value IS NOT NULL")
-        return good(decode(raw, self.stream))
+        return good(decode(raw, self.stream), self.stream)
 
     def made(self, records: DataFrame) -> DataFrame:
         """What the asset's function gives for these records."""
@@ -151,8 +153,7 @@ class Landing:
         `schema()` gave.
         """
         readable = [part for part in self.keys if part in read_from and read_from[part] < part.end]
-        most, room = (QUERY_OFFSETS, QUERY_BYTES) if self.plain else (CHUNK_OFFSETS, CHUNK_BYTES)
-        plan = pieces(readable, max_offsets=most, max_slices=CHUNK_SLICES, read_from=read_from)
+        plan = pieces(readable, max_offsets=QUERY_OFFSETS, max_slices=CHUNK_SLICES, read_from=read_from)
         if self.stream.scope == "slice":
             plan = _whole(readable, read_from)
 
@@ -162,36 +163,21 @@ class Landing:
             return stream_chunks(
                 plan,
                 lambda some, at_once: self._arriving(some, at_once, schema),
-                room=None if self.stream.scope == "slice" else room,
+                room=None if self.stream.scope == "slice" else QUERY_BYTES,
             )
 
         return read
 
     def _arriving(self, some: Sequence[Piece], at_once: int | None, schema: pa.Schema) -> Arriving:
-        if self.plain:
-            return fetch_landed(
-                some,
-                read=partial(self.records.read, self.spark, at_once=at_once),
-                read_here=partial(self.records.read_here, self.spark),
-                stream=self.stream,
-                room=CHUNK_BYTES,
-                here=at_once or HERE_OFFSETS,
-            )
-        return self._in_one(some, schema)
-
-    def _in_one(self, some: Sequence[Piece], schema: pa.Schema) -> Arriving:
-        """What a function makes of the records, as one chunk."""
-        fetched = self._fetch(some, schema)
-        left, given = fetched.left, [fetched.chunk]
-        del fetched  # nothing here holds a chunk that the publisher is done with
-        yield given.pop()
-        return left
-
-    def _fetch(self, some: Sequence[Piece], schema: pa.Schema) -> Fetched:
-        if self.stream.scope == "slice":
-            return self.raw(lambda read: fetch_slice(some, read=read, stream=self.stream, transform=self.made))
-        fetch = partial(fetch_transformed, some, stream=self.stream, transform=self.made, schema=schema)
-        return self.raw(lambda read: fetch(read=read, room=CHUNK_BYTES // len(some)))
+        fetch = fetch_landed if self.plain else partial(fetch_transformed, transform=self.made, schema=schema)
+        return fetch(
+            some,
+            read=partial(self.records.read, self.spark, at_once=at_once),
+            read_here=partial(self.records.read_here, self.spark),
+            stream=self.stream,
+            room=CHUNK_BYTES,
+            here=at_once or HERE_OFFSETS,
+        )
 
     def _nothing(self, schema: pa.Schema) -> Chunk:
         """Every record expired: an empty chunk keeps the books of each slice."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from kafka_assets.decode.contract import Reason, fields_of
+from kafka_assets.decode.contract import Reason
 from kafka_assets.decode.names import HEADERS, KEY, OFFSET, PARTITION
 from kafka_assets.decode.packets import (
     BAD,
@@ -22,11 +22,12 @@ from kafka_assets.decode.packets import (
     COUNTS,
     DELETES,
     ENDS,
-    PACKETS,
+    PACKET,
     POSTED,
     ROWS,
     SLICE_COUNTS,
     TASK_ENDS,
+    opened,
     packed,
     packets,
 )
@@ -46,43 +47,33 @@ HEADER_KEYS, HEADER_VALUES = "header_keys", "header_values"
 """The columns in which Spark gives the two parts of headers, of each record as many of one as of the other."""
 
 
-def landed(
-    batches: Iterable[Any],
-    declared: pa.Schema,
-    format: str,
-    carried: Sequence[str],
-    slices: Sequence[Slice],
-    upsert: Upsert | None,
-    room: int | None,
-    mailbox: Address | None = None,
-) -> Iterator[Any]:
-    """Everything as packets: for records that land as they come.
+def landed(batches: Iterable[Any], declared: pa.Schema, *asked: Any) -> Iterator[Any]:
+    """All that becomes of records, as packets; `asked` is what `made` takes besides."""
+    return map(packets, made(batches, declared, *asked))
 
-    With `room` a task ends when it has had records of so many bytes, or made so many of them, and says where.
-    With `mailbox` all of them are put there if they can be, and its name for them is what Spark gets.
-    """
-    made = _landed(batches, declared, format, carried, slices, upsert, room)
-    if mailbox is None:
-        yield from map(packets, made)
-        return
-    parts = list(made)
+
+def put(batches: Iterable[Any], declared: pa.Schema, mailbox: Address, *asked: Any) -> Iterator[Any]:
+    """The same, in the mailbox if they can be put there: then the name under which they stand is what Spark gets."""
+    parts = [*made(batches, declared, *asked)]
     unit = [packet for part in parts for packet in part]
-    if unit and (name := posted(mailbox, unit)) is not None:
-        yield packets([(POSTED, name)])
-    else:
-        yield from map(packets, parts)
+    name = posted(mailbox, unit) if unit else None
+    return map(packets, parts if name is None else [[(POSTED, name)]])
 
 
-def _landed(
+def made(
     batches: Iterable[Any],
     declared: pa.Schema,
     format: str,
     carried: Sequence[str],
+    needed: Sequence[str],
     slices: Sequence[Slice],
     upsert: Upsert | None,
     room: int | None,
 ) -> Iterator[list[Packet]]:
-    needed: Sequence[str] = () if upsert is None else upsert[0]
+    """All that becomes of records, as packets, batch by batch; a row without a value in a `needed` column is bad.
+
+    With `room` a task ends when it has had records of so many bytes, or made so many of them, and says where.
+    """
     reader = Reader(declared, format, carried, needed=needed, deletes=_deletes(upsert))
     task = _Task(slices, room)
     for batch in task.bounded(map(_with_headers, batches)):
@@ -92,23 +83,11 @@ def _landed(
     yield task.ended()
 
 
-def decoded(
-    batches: Iterable[Any],
-    declared: pa.Schema,
-    format: str,
-    carried: Sequence[str],
-    slices: Sequence[Slice],
-    upsert: Upsert | None,
-    room: int | None,
-) -> Iterator[Any]:
-    """The rows as columns, for a transform of Spark's; all else as packets, whose rows have nothing in these."""
-    reader = Reader(declared, format, carried, needed=(), deletes=_deletes(upsert))
-    task = _Task(slices, room)
-    for batch in task.bounded(map(_with_headers, batches)):
-        found = reader.read(batch)
-        task.count(batch, found, made=found.rows.nbytes)
-        yield from _side_by_side(found.rows, [*_beside(batch, found)])
-    yield from _side_by_side(reader.schema.empty_table(), task.ended())
+def unpacked(batches: Iterable[Any], rows: pa.Schema, wanted: Sequence[str]) -> Iterator[Any]:
+    """The rows in packets as columns, for a transform of Spark's: those of these names."""
+    for batch in batches:
+        for packet in batch.column(PACKET):
+            yield opened(packet, rows).select(list(wanted))
 
 
 def _with_headers(batch: Any) -> Any:
@@ -119,22 +98,6 @@ def _with_headers(batch: Any) -> Any:
     headers: Any = pa.ListArray.from_arrays(places, pairs).cast(HEADER_TYPE)
     batch = batch.drop_columns([HEADER_KEYS, HEADER_VALUES])
     return batch.append_column("headers", headers)
-
-
-def _side_by_side(rows: pa.Table, found: list[Packet]) -> Iterator[Any]:
-    """Rows without packets, and packets without rows."""
-    schema = pa.schema([*fields_of(rows.schema), *fields_of(PACKETS)])
-    if rows.num_rows:
-        columns: list[Any] = [*rows.columns, *_nulls(PACKETS, rows.num_rows)]
-        yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
-    if found:
-        columns = [*_nulls(rows.schema, len(found)), *packets(found).columns]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _nulls(schema: pa.Schema, count: int) -> list[Any]:
-    nulls: Any = pa.nulls
-    return [nulls(count, kind) for kind in schema.types]
 
 
 def _deletes(upsert: Upsert | None) -> Deletes | None:

@@ -71,13 +71,6 @@ class Read(Protocol):
     def __call__(self, pieces: Sequence[Piece], /) -> DataFrame: ...
 
 
-class Fetched(NamedTuple):
-    """A chunk, and what of its pieces was left because there was no room for it."""
-
-    chunk: Chunk
-    left: Left = ()
-
-
 def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, room: int | None = None) -> Iterator[Chunk]:
     """Read the parts of the plan, in queries of which some are under way at a time; what one leaves is read next.
 
@@ -98,8 +91,8 @@ class _Query:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = pieces
-        self.bytes = 0
-        """Of the chunks that were read so far."""
+        self.bytes_read = self.bytes_made = 0
+        """Of the records of the chunks so far, and of what became of them."""
         self.is_read = False
         self.given: Queue[Chunk | None] = Queue(maxsize=1)
         self.reader: Future[None] | None = None
@@ -161,7 +154,8 @@ class _Reading:
     def _give(self, query: _Query, chunk: Chunk | None) -> bool:
         """Wait until there is room for it; False where nobody takes it any more."""
         if chunk is not None:
-            query.bytes += max(chunk.rows.nbytes, sum(part.bytes_read for part in chunk.seen.values()))
+            query.bytes_read += sum(part.bytes_read for part in chunk.seen.values())
+            query.bytes_made += chunk.rows.nbytes
         while not self.over.is_set():
             with suppress(Full):
                 query.given.put(chunk, timeout=0.5)
@@ -199,9 +193,10 @@ class _Waiting:
         if self._room is None:
             return
         offsets = _offsets(query.pieces) - sum(map(_offsets, left))
+        size = max(query.bytes_read, query.bytes_made)
 
         def fitting(room: int) -> int | None:
-            return max(1, int(FILLED * room * offsets / query.bytes)) if query.bytes else None
+            return max(1, int(FILLED * room * offsets / size)) if size else None
 
         self._fitting, self.at_once = fitting(self._room), fitting(TASK_BYTES)
 
@@ -262,8 +257,16 @@ def fetch_landed(
     def tasks(read: Read, some: Sequence[Piece]) -> Generator[Opened]:
         with Mailbox() as mailbox:
             with reached(), let_through():  # what this process has read goes to Spark before the query does
-                carried = _carried(stream)
-                found = landed(read(some), stream, carried, slices, upsert=upsert, room=room, mailbox=mailbox.address)
+                found = landed(
+                    read(some),
+                    stream,
+                    _carried(stream),
+                    slices,
+                    needed=() if upsert is None else upsert[0],
+                    upsert=upsert,
+                    room=room,
+                    mailbox=mailbox.address,
+                )
             with closing(arriving(found)) as parts:
                 for task in tasks_of(parts, mailbox.claimed):
                     yield Opened(task, slices, rows=schema, upsert=upsert)
@@ -291,10 +294,10 @@ def fetch_landed(
     return rest
 
 
-def tasks_of(parts: Iterable[pa.RecordBatch], claimed: Callable[[bytes], pa.Table]) -> Iterator[pa.Table]:
+def tasks_of(parts: Iterable[pa.RecordBatch], claimed: Callable[[bytes], pa.Table] | None = None) -> Iterator[pa.Table]:
     """The packets of each task that had a record: the last of them says where it ended.
 
-    `claimed` gives those that a task has put into the mailbox, by their name.
+    `claimed` gives those that a task has put into the mailbox, by their name, where the query has one.
     """
     waiting: list[pa.RecordBatch] = []
     for part in parts:
@@ -302,6 +305,7 @@ def tasks_of(parts: Iterable[pa.RecordBatch], claimed: Callable[[bytes], pa.Tabl
         kinds: list[Any] = cast("Any", part).column(0).to_pylist()
         for at, kind in enumerate(kinds):
             if kind == POSTED:
+                assert claimed is not None
                 start = at + 1
                 yield claimed(cast("Any", part).column(1)[at].as_py())
             elif kind == ENDS:

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_assets.decode.batches import HEADER_KEYS, HEADER_VALUES, Upsert
 from kafka_assets.decode.names import VALUE
-from kafka_assets.decode.packets import KIND, PACKET, PACKETS
+from kafka_assets.decode.packets import KIND, PACKET, PACKETS, ROWS
 from kafka_assets.decode.passage import CARRIED, rows_schema
 from kafka_assets.decode.post import Address
 from kafka_assets.schema import declared, landed_schema
@@ -30,12 +30,19 @@ def landed(
     carried: Sequence[str],
     slices: Sequence[SliceKey],
     *,
+    needed: Sequence[str] = (),
     upsert: Upsert | None,
     room: int | None,
     mailbox: Address | None = None,
 ) -> DataFrame:
-    """All that becomes of the records, as packets, where they land as they come; or their names in the mailbox."""
-    work = worker("landed", *_asked(stream, carried, slices, upsert, room), mailbox)
+    """All that becomes of the records, as packets, or their names in the mailbox.
+
+    A row without a value in a `needed` column is bad.
+    """
+    places = [(one.partition, one.start, one.end) for one in slices]
+    fields = declared(stream.schema_, stream.format)
+    asked = (stream.format, list(carried), list(needed), places, upsert, room)
+    work = worker("landed", fields, *asked) if mailbox is None else worker("put", fields, mailbox, *asked)
     return _given(raw).mapInArrow(work, T.StructType(columns_of(PACKETS)))
 
 
@@ -47,36 +54,37 @@ def decode(
     upsert: Upsert | None = None,
     room: int | None = None,
 ) -> DataFrame:
-    """The rows of the good records, with all that Kafka says of them; the rest in rows of its own, as packets.
-
-    In mode upsert with the bytes of their values: a row may turn out to have no key.
-    """
-    names = [*CARRIED, *([] if upsert is None else [VALUE])]
-    work = worker("decoded", *_asked(stream, names, slices, upsert, room))
-    gives = rows_schema(landed_schema(declared(stream.schema_, stream.format)), names)
-    return _given(raw).mapInArrow(work, T.StructType([*columns_of(gives), *columns_of(PACKETS)]))
+    """The same for a transform, whose rows have all that Kafka says of a record."""
+    return landed(raw, stream, _carried(stream), slices, upsert=upsert, room=room)
 
 
-def good(decoded: DataFrame) -> DataFrame:
+def good(decoded: DataFrame, stream: Stream) -> DataFrame:
     """The records that a transform sees."""
-    return decoded.where(F.col(KIND).isNull()).drop(KIND, PACKET, VALUE)
+    return rows_in(decoded, stream, [*landed_schema(declared(stream.schema_, stream.format)).names, *CARRIED])
+
+
+def rows_in(decoded: DataFrame, stream: Stream, names: Sequence[str]) -> DataFrame:
+    """These columns of the rows that `decode` gave; in mode upsert also `VALUE`, the bytes of their records' values."""
+    rows = rows_schema(landed_schema(declared(stream.schema_, stream.format)), _carried(stream))
+    found = decoded.where(F.col(KIND) == ROWS).select(PACKET)
+    gives = T.StructType([field for field in columns_of(rows) if field.name in names])
+    work = worker("unpacked", rows, gives.names)
+    return _known(found, T.StructType([T.StructField(PACKET, T.BinaryType())])).mapInArrow(work, gives)
 
 
 def beside(decoded: DataFrame) -> DataFrame:
-    """The packets."""
-    return decoded.where(F.col(KIND).isNotNull()).select(KIND, PACKET)
+    """The packets that are no rows."""
+    return decoded.where(F.col(KIND) != ROWS)
+
+
+def _carried(stream: Stream) -> list[str]:
+    """What a row has beside the declared fields: in mode upsert it may turn out to have no key, and is bad then."""
+    return [*CARRIED, *([] if stream.upsert is None else [VALUE])]
 
 
 def columns_of(schema: object) -> list[T.StructField]:
     """Arrow's fields as Spark's."""
     return list(from_arrow_schema(schema, prefer_timestamp_ntz=True).fields)  # type: ignore[arg-type]
-
-
-def _asked(
-    stream: Stream, carried: Sequence[str], slices: Sequence[SliceKey], upsert: Upsert | None, room: int | None
-) -> tuple[Any, ...]:
-    places = [(one.partition, one.start, one.end) for one in slices]
-    return declared(stream.schema_, stream.format), stream.format, list(carried), places, upsert, room
 
 
 _GIVEN = T.StructType(
@@ -110,11 +118,18 @@ def _given(raw: DataFrame) -> DataFrame:
         millis().alias("timestamp"),
         _fingerprint().alias("fingerprint"),
     )
-    # A client of Spark Connect asks the server which columns these are before it sends a function for them (4.2.0):
-    # the whole plan is analysed, once more for each read.
-    if "_cached_schema" in vars(given):
-        cast("Any", given)._cached_schema = _GIVEN
-    return given
+    return _known(given, _GIVEN)
+
+
+def _known(frame: DataFrame, columns: T.StructType) -> DataFrame:
+    """The frame, whose columns are these.
+
+    A client of Spark Connect asks the server for them before it sends a function that reads them (4.2.0): the whole
+    plan is analysed, once more for each query.
+    """
+    if "_cached_schema" in vars(frame):
+        cast("Any", frame)._cached_schema = columns
+    return frame
 
 
 def _listed(part: str, name: str) -> Column:

@@ -8,12 +8,14 @@ does not read Kafka twice, and what is told of a record is told of the same byte
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as T  # noqa: N812
@@ -22,13 +24,31 @@ from kafka_assets.decode.contract import Reason
 from kafka_assets.decode.names import HEADERS, VALUE
 from kafka_assets.decode.upserts import keyless
 from kafka_assets.errors import CountsDisagree, StreamError
-from kafka_assets.records import CARRIED, KEY, OFFSET, ORDINAL, PARTITION, TIMESTAMP, BadRecord, Chunk
+from kafka_assets.records import CARRIED, KEY, OFFSET, ORDINAL, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
-from kafka_assets.spark.chunks import Fetched, Opened, Read, Transform, added, left, slices_of, upsert_of
-from kafka_assets.spark.decode import beside, decode, good
+from kafka_assets.spark.chunks import (
+    PROBE,
+    Arriving,
+    Opened,
+    Read,
+    TaskEnd,
+    Transform,
+    added,
+    left,
+    slices_of,
+    tasks_of,
+    unread,
+    upsert_of,
+)
+from kafka_assets.spark.decode import beside, decode, good, rows_in
+from kafka_assets.spark.far_times import is_of_a_far_time
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
+from kafka_assets.spark.transport import arriving, bounded
 from kafka_assets.streams import Stream, Upsert
+
+_OF_BAD = (PARTITION, OFFSET, KEY, VALUE, HEADERS, TIMESTAMP)
+"""What is kept of a bad record."""
 
 
 def landed_columns(transformed: DataFrame, *, stream: Stream) -> DataFrame:
@@ -57,43 +77,80 @@ def check_key(landed: T.StructType, upsert: Upsert) -> None:
         )
 
 
-@reached()
-@let_through()
 def fetch_transformed(
     pieces: Sequence[Piece],
     *,
     read: Read,
+    read_here: Read,
     stream: Stream,
     transform: Transform,
     schema: pa.Schema,
-    room: int | None = None,
-) -> Fetched:
-    """A chunk under a transform that looks at each record by itself, and gives the columns of `schema`."""
+    room: int,
+    here: int = PROBE,
+) -> Arriving:
+    """What a transform makes of the records, in the columns of `schema`: one read of Kafka, and what is asked of it.
+
+    A transform of single records is given those of all pieces, one of whole slices those of one slice. What is told of
+    the records comes first, in a chunk for each task that has read some; then rows, in chunks of about `room` bytes.
+    `read_here` reads what `read` cannot, `here` offsets at a time, or a whole slice.
+    """
+    fetch = partial(_fetched, stream=stream, transform=transform, schema=schema, room=room)
+    fetching = fetch(pieces, read=read)
+    try:
+        first = next(fetching)
+    except PySparkException as error:
+        # Only reading can fail of it, and that is over when the first chunk is there: nothing is given twice.
+        if not is_of_a_far_time(error):
+            raise
+        parts = [[part] for piece in pieces for part in unread(piece, [], most=here)]
+        rest: list[Sequence[Piece]] = []
+        for part in parts if stream.scope == "record" else [pieces]:
+            rest += yield from fetch(part, read=read_here)
+        return rest
+    with closing(fetching):
+        given = [first]
+        del first  # nothing here holds a chunk that the publisher is done with
+        yield given.pop()
+        return (yield from fetching)
+
+
+def _fetched(
+    pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform, schema: pa.Schema, room: int
+) -> Arriving:
     slices = slices_of(pieces)
     upsert = upsert_of(stream, schema)
-    with held(decode(read(pieces), stream, slices, upsert=upsert, room=room)) as kept:
-        told = Opened(beside(kept).toArrow(), slices, upsert=upsert)
-        rows = landed_columns(transform(good(kept)), stream=stream).toArrow()
-        chunk = told.chunk(rows)
-        if stream.upsert is not None:
-            chunk = _with_keys(chunk, kept, stream.upsert)
-    return Fetched(chunk, left(pieces, told.ends()))
+    whole = slices[0] if stream.scope == "slice" else None
+    ends: list[TaskEnd] = []
+    with reached(), let_through():
+        packets = decode(read(pieces), stream, slices, upsert=upsert, room=None if whole else room)
+    with held(packets) as kept:
+        for task in tasks_of(arriving(beside(kept))):
+            told = Opened(task, slices, upsert=upsert)
+            ends += told.ends()
+            yield told.chunk(_placed(schema.empty_table(), whole))
+        with reached():
+            # By their names: Spark would be asked once more which columns there are, in order to leave some out.
+            made = transform(good(kept, stream)).select(*map(_quoted, schema.names))
+        with closing(arriving(made)) as parts:
+            count = 0
+            for rows in bounded(parts, schema, room=room):
+                chunk = Chunk(_placed(rows, whole, first=count), dict.fromkeys(slices, Seen(fingerprint=0)))
+                count += rows.num_rows
+                del rows
+                if upsert is not None:
+                    chunk = _with_keys(chunk, kept, stream)
+                given = [chunk]
+                del chunk
+                yield given.pop()
+    return left(pieces, ends)
 
 
-@reached()
-@let_through()
-def fetch_slice(pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform) -> Fetched:
-    """A chunk that is one slice, all of it.
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
-    What is made of it comes to the publisher in one piece: it should be smaller than the slice, whose size `slices`
-    limits.
-    """
-    [piece] = pieces
-    [part] = piece.slices
-    with held(decode(read(pieces), stream, [part])) as kept:
-        told = Opened(beside(kept).toArrow(), [part])
-        rows = landed_columns(transform(good(kept)), stream=stream).toArrow()
-    return Fetched(told.chunk(placed(rows, part)))
+
+def _placed(rows: pa.Table, whole: SliceKey | None, *, first: int = 0) -> pa.Table:
+    return rows if whole is None else placed(rows, whole, first=first)
 
 
 @contextmanager
@@ -104,7 +161,8 @@ def held(records: DataFrame) -> Generator[DataFrame]:
     """
     # A client of Spark Connect takes what is held for the active session's of the process, whoever asked (4.2.0):
     # where a process has several, another one, which does not know it.
-    kept = records.localCheckpoint(eager=True)
+    with reached(), let_through():
+        kept = records.localCheckpoint(eager=True)
     session: Any = records.sparkSession
     if kept.sparkSession is not session:
         plan: Any = kept._plan  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
@@ -120,27 +178,28 @@ def held(records: DataFrame) -> Generator[DataFrame]:
             java.queryExecution().logical().rdd().unpersist(False)
 
 
-def placed(rows: pa.Table, part: SliceKey) -> pa.Table:
+def placed(rows: pa.Table, part: SliceKey, *, first: int = 0) -> pa.Table:
     """Rows at their slice's start, numbered. A replay may number them otherwise: it replaces all of them."""
     count = rows.num_rows
     places: dict[str, Any] = {
         PARTITION: pa.repeat(pa.scalar(part.partition, pa.int32()), count),
         OFFSET: pa.repeat(pa.scalar(part.start, pa.int64()), count),
-        ORDINAL: pa.array(range(count), pa.int64()),
+        ORDINAL: pa.array(range(first, first + count), pa.int64()),
     }
     for name, column in places.items():
         rows = rows.append_column(name, column)
     return rows
 
 
-def _with_keys(chunk: Chunk, kept: DataFrame, upsert: Upsert) -> Chunk:
+def _with_keys(chunk: Chunk, kept: DataFrame, stream: Stream) -> Chunk:
     """The chunk without the rows that have no key or order value: their records are bad."""
-    missing, reasons = keyless(chunk.rows, upsert.needed)
+    assert stream.upsert is not None
+    missing, reasons = keyless(chunk.rows, stream.upsert.needed)
     if not reasons:
         return chunk
     without = chunk.rows.filter(pa.array(missing)).select([PARTITION, OFFSET]).to_pydict()
     why = dict(zip(zip(without[PARTITION], without[OFFSET], strict=True), reasons, strict=True))
-    bad = _records(kept, why)
+    bad = _records(rows_in(kept, stream, _OF_BAD), why)
     if len(bad) < len(why):
         raise CountsDisagree(
             f"{len(why)} rows have no key or order, and {len(bad)} records stand where they say that theirs do",
@@ -151,14 +210,15 @@ def _with_keys(chunk: Chunk, kept: DataFrame, upsert: Upsert) -> Chunk:
     return replace(chunk, rows=chunk.rows.filter(pa.array(~missing)), seen=seen, bad=(*chunk.bad, *bad))
 
 
-def _records(kept: DataFrame, why: dict[tuple[int, int], Reason]) -> list[BadRecord]:
+@reached()
+def _records(records: DataFrame, why: dict[tuple[int, int], Reason]) -> list[BadRecord]:
     """The records at these places, as they were read."""
     places = np.array(list(why), dtype=np.int64)
-    wanted = kept.sparkSession.createDataFrame(
+    wanted = records.sparkSession.createDataFrame(
         pa.table({"_partition": pa.array(places[:, 0], pa.int32()), "_offset": pa.array(places[:, 1])})
     )
     same = (F.col(PARTITION) == F.col("_partition")) & (F.col(OFFSET) == F.col("_offset"))
-    found = kept.join(F.broadcast(wanted), same)
+    found = records.join(F.broadcast(wanted), same)
     millis = F.unix_millis(TIMESTAMP).alias("timestamp")
     rows = found.select(PARTITION, OFFSET, KEY, VALUE, HEADERS, millis).toArrow().to_pylist()
     return [

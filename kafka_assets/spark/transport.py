@@ -5,7 +5,7 @@ Spark's own `toArrow` gives all of them at the end, so whoever asks for much has
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -25,6 +25,25 @@ def arriving(frame: DataFrame) -> Generator[pa.RecordBatch]:
     """
     with reached(), let_through(), closing(_connected(frame) if _is_connected(frame) else _classic(frame)) as parts:
         yield from parts
+
+
+def bounded(parts: Iterable[pa.RecordBatch], schema: pa.Schema, *, room: int) -> Iterator[pa.Table]:
+    """The same in tables of these columns, each of about so many bytes at most, or of one row; at least one table."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    given = False
+    for part in parts:
+        most = max(1, part.num_rows * room // max(1, part.nbytes))
+        for start in range(0, part.num_rows, most):
+            some = part.slice(start, most)
+            if waiting and size + some.nbytes > room:
+                full, waiting, size, given = [pa.Table.from_batches(waiting).cast(schema)], [], 0, True
+                yield full.pop()  # nothing here holds what was given
+            waiting.append(some)
+            size += some.nbytes
+    if waiting or not given:
+        full, waiting = [pa.Table.from_batches(waiting).cast(schema) if waiting else schema.empty_table()], []
+        yield full.pop()
 
 
 def _is_connected(frame: Any) -> bool:

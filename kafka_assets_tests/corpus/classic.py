@@ -41,7 +41,17 @@ def chunks(spark: Any) -> list[Any]:
 
     schema = plain_schema(stream)
     plain = as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
-    made = fetch_transformed([piece], read=read, stream=stream, transform=lambda some: some, schema=schema).chunk
+    made = as_one(
+        fetch_transformed(
+            [piece],
+            read=read,
+            read_here=read,
+            stream=stream,
+            transform=lambda some: some,
+            schema=schema,
+            room=1 << 24,
+        )
+    )
     held = spark.sparkContext._jsc.sc().getRDDStorageInfo() if hasattr(spark, "_jsparkSession") else []
     return [(one.rows.to_pylist(), one.seen, one.bad) for one in (plain, made)] + [len(held)]
 

@@ -62,8 +62,9 @@ def decoded(
     from kafka_assets.spark.chunks import Opened
     from kafka_assets.spark.decode import beside, decode, good
 
-    frame = decode(raw_frame(spark, values), Stream(name="s", topic="s", target="s", schema=schema, format=format))
-    landed = good(frame).toArrow()
+    stream = Stream(name="s", topic="s", target="s", schema=schema, format=format)
+    frame = decode(raw_frame(spark, values), stream)
+    landed = good(frame, stream).toArrow()
     rows = [row | {BAD: None} for row in landed.to_pylist()]
     told = [{"kafka_offset": one.offset, BAD: one.reason} for one in Opened(beside(frame).toArrow(), []).bad()]
     rows += [dict.fromkeys(landed.column_names) | row for row in told]

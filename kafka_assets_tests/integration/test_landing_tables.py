@@ -176,7 +176,7 @@ def test_the_fingerprint_is_of_the_records_however_they_are_cut_and_whoever_read
     stream.land()
     [[before]] = stream.rows("select fingerprint from kafka_publication")
     assert len(before) == 16
-    monkeypatch.setattr("kafka_assets.assets.landing.CHUNK_OFFSETS", 40)
+    monkeypatch.setattr("kafka_assets.assets.landing.QUERY_OFFSETS", 40)
     assert stream.replay(stream.keys()[0]).success
     assert stream.rows("select fingerprint from kafka_publication") == [(before,)]
     whole = stream.declared_again(scope="slice", name=f"{stream.name}_whole", target=f"{stream.name}_whole")

@@ -60,7 +60,17 @@ def by_spark(
     if not through_a_function:
         return as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
     schema = plain_schema(stream)
-    return fetch_transformed([piece], read=read, stream=stream, transform=lambda records: records, schema=schema).chunk
+    return as_one(
+        fetch_transformed(
+            [piece],
+            read=read,
+            read_here=read,
+            stream=stream,
+            transform=lambda records: records,
+            schema=schema,
+            room=1 << 24,
+        )
+    )
 
 
 def live(stream: Stream, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Chunk:

@@ -31,7 +31,7 @@ Declare = Callable[..., Landing]
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of many queries, so that there is a middle of them."""
-    monkeypatch.setattr("kafka_assets.assets.landing.CHUNK_OFFSETS", 5_000)
+    monkeypatch.setattr("kafka_assets.assets.landing.QUERY_OFFSETS", 5_000)
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,10 @@ def _made(mailbox: Address | None, *given: Any) -> list[Any]:
     schema = declared(APPEND.schema_, "json")
     places = [(one.partition, one.start, one.end) for one in SLICES]
     carried = [name for name in plain_schema(APPEND).names if name.startswith("kafka_")]
-    return [*batches.landed(given, schema, "json", carried, places, None, None, mailbox)]
+    asked = ("json", carried, [], places, None, None)
+    return [
+        *(batches.landed(given, schema, *asked) if mailbox is None else batches.put(given, schema, mailbox, *asked))
+    ]
 
 
 def _chunks(parts: list[Any], mailbox: Mailbox) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -16,11 +17,11 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors.exceptions import captured
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.decode.names import HEADERS
-from kafka_assets.decode.passage import HEADER_TYPE, column_of
+from kafka_assets.decode.names import HEADERS, VALUE
+from kafka_assets.decode.passage import HEADER_TYPE, column_of, rows_schema
 from kafka_assets.errors import SparkUnavailable
 from kafka_assets.records import BadRecord, Chunk, Seen
-from kafka_assets.schema import declared
+from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import (
     IN_FLIGHT,
@@ -39,7 +40,7 @@ from kafka_assets.spark.chunks import (
     unread,
     upsert_of,
 )
-from kafka_assets.spark.transport import arriving
+from kafka_assets.spark.transport import arriving, bounded
 from kafka_assets.streams import Stream, declare
 
 APPEND = declare(name="orders", topic="orders", target="orders", schema="id BIGINT, note STRING")
@@ -73,11 +74,12 @@ def passed(
     upsert = upsert_of(stream, schema)
     carried = [name for name in schema.names if name.startswith("kafka_")]
     places = [(one.partition, one.start, one.end) for one in slices]
+    needed = () if upsert is None else upsert[0]
     made = [
         batch
         for task in tasks
         for batch in batches.landed(
-            task, declared(stream.schema_, stream.format), stream.format, carried, places, upsert, room
+            task, declared(stream.schema_, stream.format), stream.format, carried, needed, places, upsert, room
         )
     ]
     return Opened(pa.Table.from_batches(made, schema=packets.PACKETS), slices, rows=schema, upsert=upsert)
@@ -107,17 +109,65 @@ def test_rows_bad_records_and_counts_come_out_of_one_pass() -> None:
     assert chunk.deletes is None
 
 
-def test_a_function_s_road_gives_the_same_beside_its_rows() -> None:
-    given = [raw([note(0), (b"k", b"{"), note(2)])]
-    places = [(one.partition, one.start, one.end) for one in SLICES]
-    made = pa.Table.from_batches(
-        list(batches.decoded(given, declared(APPEND.schema_, "json"), "json", ["kafka_offset"], places, None, None))
-    )
-    rows = made.filter(pa.compute.is_null(made.column(packets.KIND)))
-    assert rows.select(["id", "kafka_offset"]).to_pydict() == {"id": [0, 2], "kafka_offset": [0, 2]}
-    told = made.filter(pa.compute.is_valid(made.column(packets.KIND))).select(packets.PACKETS.names)
-    opened, plain = Opened(told, SLICES), passed(APPEND, given)
-    assert (opened.seen(), opened.bad()) == (plain.seen(), plain.bad())
+def test_the_rows_in_packets_become_columns_for_a_function_and_nothing_else_does() -> None:
+    stream = declare(name="orders", topic="orders", target="orders", schema="id BIGINT", mode="upsert", key=["id"])
+    given: list[Given] = [(b"1", b'{"id":1}'), (b"k", b"{"), (b"3", None), (None, b'{"id":4}')]
+    fields, carried = declared(stream.schema_, "json"), ["kafka_key", "kafka_offset", VALUE]
+    upsert = upsert_of(stream, plain_schema(stream))
+    tasks = [[raw(given[:2]), raw(given[2:], first=2)], [raw([(b"5", b'{"id":5}')], first=7)]]
+    made = [
+        batch
+        for task in tasks
+        for batch in batches.landed(task, fields, "json", carried, (), [(0, 0, 10)], upsert, None)
+    ]
+    found = pa.Table.from_batches(made, schema=packets.PACKETS)
+    rows = found.filter(pa.compute.equal(found.column(packets.KIND), packets.ROWS))
+    asked = batches.unpacked(rows.to_batches(), rows_schema(landed_schema(fields), carried), ["kafka_offset", "id"])
+    assert pa.Table.from_batches(list(asked)).to_pydict() == {"kafka_offset": [0, 3, 7], "id": [1, 4, 5]}
+    told = Opened(found.filter(pa.compute.not_equal(found.column(packets.KIND), packets.ROWS)), SLICES, upsert=upsert)
+    assert [one.offset for one in told.bad()] == [1]
+    assert sum(told.seen().values(), Seen()).deleted == 1
+
+
+def test_of_a_function_s_records_no_column_is_needed_yet() -> None:
+    stream = declare(name="orders", topic="orders", target="orders", schema="id BIGINT", mode="upsert", key=["id"])
+    upsert = upsert_of(stream, plain_schema(stream))
+    fields = declared(stream.schema_, "json")
+    for needed, bad in ((["id"], [0]), ([], [])):
+        made = list(batches.landed([raw([(b"1", b"{}")])], fields, "json", [], needed, [(0, 0, 10)], upsert, None))
+        told = Opened(pa.Table.from_batches(made), SLICES, rows=rows_schema(landed_schema(fields), []), upsert=upsert)
+        assert [one.offset for one in told.bad()] == bad
+        assert told.chunk().rows.num_rows == 1 - len(bad)
+
+
+@pytest.mark.parametrize("cuts", [[100], [1] * 100, [30, 0, 70], [7] * 14 + [2]])
+def test_what_arrives_is_given_in_tables_of_bounded_size_however_it_arrives(cuts: list[int]) -> None:
+    whole = pa.record_batch({"id": pa.array(range(100), pa.int64())})
+    starts = np.cumsum([0, *cuts[:-1]]).tolist()
+    parts = [whole.slice(start, length) for start, length in zip(starts, cuts, strict=True)]
+    found = list(bounded(iter(parts), whole.schema, room=160))
+    assert [one for part in found for one in part.column("id").to_pylist()] == list(range(100))
+    assert all(0 < part.nbytes <= 160 for part in found)
+    assert len(found) <= 14, "and not smaller than they must be"
+    assert [part.num_rows for part in bounded(iter(parts), whole.schema, room=1)] == [1] * 100
+
+
+def test_of_nothing_that_arrives_there_is_one_table_with_its_columns() -> None:
+    schema = pa.schema([pa.field("id", pa.int64())])
+    assert list(bounded(iter([]), schema, room=100)) == [schema.empty_table()]
+    assert list(bounded(iter([pa.record_batch({"id": pa.array([], pa.int64())})]), schema, room=100)) == [
+        schema.empty_table()
+    ]
+
+
+def test_a_table_that_its_reader_is_done_with_is_held_by_nobody() -> None:
+    parts = (pa.record_batch({"id": pa.array([at] * 10, pa.int64())}) for at in range(5))
+    made: list[weakref.ref[pa.Table]] = []
+    for table in bounded(parts, pa.schema([pa.field("id", pa.int64())]), room=80):
+        assert all(one() is None for one in made)
+        made.append(weakref.ref(table))
+        del table
+    assert len(made) == 5
 
 
 def test_a_slice_without_records_is_counted_as_that() -> None:
@@ -245,7 +295,7 @@ def test_each_task_ends_with_its_last_packet_however_its_packets_arrive() -> Non
     for cuts in ([5], [1, 4], [3, 2], [4, 1], [1] * 5, [2, 3]):
         starts = np.cumsum([0, *cuts[:-1]]).tolist()
         parts = [whole.slice(start, length) for start, length in zip(starts, cuts, strict=True)]
-        found = [task.column(1).to_pylist() for task in tasks_of(parts, {}.__getitem__)]
+        found = [task.column(1).to_pylist() for task in tasks_of(parts)]
         assert found == [[b"0", b"1", b"2"], [b"3", b"4"]]
 
 
@@ -317,6 +367,21 @@ def test_tasks_are_cut_when_it_is_known_how_large_records_are() -> None:
 
     list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], ask, room=1 << 30))
     assert asked[:2] == [None, None] and asked[2] == int(0.9 * TASK_BYTES / 1_000)
+
+
+def test_what_was_read_and_what_was_made_of_it_come_in_chunks_of_their_own_and_count_once() -> None:
+    asked: list[int | None] = []
+
+    def ask(pieces: Sequence[Piece], at_once: int | None) -> Arriving:
+        asked.append(at_once)
+        count = sum(piece.end - piece.start for piece in pieces)
+        rows = pa.table({"a": pa.array(np.zeros(count, dtype=np.int64))})
+        yield Chunk(rows.slice(0, 0), {SLICES[0]: Seen(read=count, bytes_read=count * 10)})
+        yield Chunk(rows, {SLICES[0]: Seen()})
+        return []
+
+    list(stream_chunks([[Piece("orders", 0, 0, 5_000_000, ())]], ask, room=1 << 24))
+    assert asked[2] == int(0.9 * TASK_BYTES / 10)
 
 
 def test_what_a_chunk_leaves_is_read_next_and_nothing_twice() -> None:

@@ -12,7 +12,8 @@ import pytest
 from pyspark import cloudpickle
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.schema import declared
+from kafka_assets.decode.passage import rows_schema
+from kafka_assets.schema import declared, landed_schema
 from kafka_assets.spark import traveling
 from kafka_assets.spark.traveling import worker
 
@@ -30,7 +31,7 @@ GIVEN = pa.record_batch(
         "fingerprint": pa.array([1, 2, 4, 8], pa.int64()),
     }
 )
-ASKED = ("json", ["kafka_offset"], [(0, 0, 10)], (["id"], None, SCHEMA), 1 << 20)
+ASKED = ("json", ["kafka_offset"], [], [(0, 0, 10)], (["id"], None, SCHEMA), 1 << 20)
 WORKER = """
 import gc, pickle, sys
 import pyarrow as pa
@@ -58,7 +59,7 @@ with pa.ipc.new_file(sys.argv[1], made[0].schema) as file:
 
 @pytest.mark.slow
 def test_a_worker_without_this_package_decodes_as_this_process_does(tmp_path: Path) -> None:
-    sent = cloudpickle.dumps((worker("decoded", SCHEMA, *ASKED), GIVEN))
+    sent = cloudpickle.dumps((worker("landed", SCHEMA, *ASKED), GIVEN))
     assert len(sent) < 40_000, "it is part of each query"
     program = f"import sys\nsys.path += {_packages()!r}\n{WORKER}"
     done = subprocess.run(
@@ -68,19 +69,22 @@ def test_a_worker_without_this_package_decodes_as_this_process_does(tmp_path: Pa
     assert done.returncode == 0, done.stderr.decode()
     [name] = eval(done.stdout)
     assert name == traveling._packed()[0]  # pyright: ignore[reportPrivateUsage]
-    here = list(batches.decoded([GIVEN], SCHEMA, *ASKED))
+    here = list(batches.landed([GIVEN], SCHEMA, *ASKED))
     made: Any = pa.ipc.open_file(str(tmp_path / "made")).read_all()
     assert made.equals(pa.Table.from_batches(here))
-    assert made.column("id").to_pylist() == [1, 2, None, None, None, None]
-    assert made.column("kafka_offset").to_pylist() == [3, 5, None, None, None, None]
     assert made.column(packets.KIND).to_pylist() == [
-        None,
-        None,
+        packets.ROWS,
         packets.BAD,
         packets.DELETES,
         packets.COUNTS,
         packets.ENDS,
     ]
+    [rows] = batches.unpacked(
+        [pa.record_batch({packets.PACKET: made.column(packets.PACKET).chunk(0).slice(0, 1)})],
+        rows_schema(landed_schema(SCHEMA), ["kafka_offset"]),
+        ["id", "kafka_offset"],
+    )
+    assert rows.to_pydict() == {"id": [1, 2], "kafka_offset": [3, 5]}
 
 
 def test_another_text_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
