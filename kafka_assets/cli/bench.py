@@ -246,8 +246,14 @@ def run_(
         typer.Option(help="As for `bench live`; plain, or decimals for a function.", show_default=False),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, max=100, help="How often each road is taken, after one to warm up.")
+        int, typer.Option(min=1, max=100, help="How often each road is taken, after those that warm up.")
     ] = 3,
+    warm_ups: Annotated[
+        int,
+        typer.Option(
+            min=0, max=100, help="How often before: Java's compiler is at work in the first rounds of a Spark."
+        ),
+    ] = 1,
     mode: Annotated[
         Literal["append", "upsert"],
         typer.Option(help="append: beside loops written by hand and others; upsert: of ids that come twice."),
@@ -281,7 +287,7 @@ def run_(
     if picture is not None and not picture.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {picture.parent}", param_hint="--plot")
     before = machine_load()
-    asked = Asked(records=records, shape=shape, rounds=rounds, mode=mode, function=function)
+    asked = Asked(records=records, shape=shape, rounds=rounds, mode=mode, function=function, warm_ups=warm_ups)
     said = err.status("starting a broker, Spark and a database")
     with said as status, local_services() as services, put_back(services.stop):
         project = services.folder / "project"
