@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +15,13 @@ from kafka_assets.cli.asking import AsJson, Database
 from kafka_assets.cli.console import err, print_json, print_table
 from kafka_assets.settings import load_settings
 
+if TYPE_CHECKING:
+    from kafka_assets.services import Services
+    from kafka_assets.settings import Settings
+
+NewDatabase = Annotated[
+    Literal["sqlite", "postgresql", "mariadb", "mysql"], typer.Option(help="Which; a new one is started.")
+]
 Shape = Annotated[
     Literal["plain", "decimals", "wide"],
     typer.Option("--record", help="200 bytes of JSON; the same with DECIMAL(12,2) and two times; 40 fields."),
@@ -235,9 +242,7 @@ def live_(
 
 @bench.command("run")
 def run_(
-    database: Annotated[
-        Literal["sqlite", "postgresql", "mariadb", "mysql"], typer.Option(help="Which; a new one is started.")
-    ] = "sqlite",
+    database: NewDatabase = "sqlite",
     records: Annotated[int, typer.Option(min=1_000, max=10_000_000, help="How many records, in 2 partitions.")] = (
         1_000_000
     ),
@@ -246,8 +251,14 @@ def run_(
         typer.Option(help="As for `bench live`; plain, or decimals for a function.", show_default=False),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, max=100, help="How often each road is taken, after one to warm up.")
+        int, typer.Option(min=1, max=100, help="How often each road is taken, after those that warm up.")
     ] = 3,
+    warm_ups: Annotated[
+        int,
+        typer.Option(
+            min=0, max=100, help="How often before: Java's compiler is at work in the first rounds of a Spark."
+        ),
+    ] = 1,
     mode: Annotated[
         Literal["append", "upsert"],
         typer.Option(help="append: beside loops written by hand and others; upsert: of ids that come twice."),
@@ -271,7 +282,6 @@ def run_(
     from kafka_assets.lab.bench.run_roads import Asked, bench_run, machine_load
     from kafka_assets.lab.ending import put_back
     from kafka_assets.services import local_services
-    from kafka_assets.settings import Settings
 
     shape = record or ("decimals" if function else "plain")
     if function and (mode, shape) != ("append", "decimals"):
@@ -281,20 +291,13 @@ def run_(
     if picture is not None and not picture.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {picture.parent}", param_hint="--plot")
     before = machine_load()
-    asked = Asked(records=records, shape=shape, rounds=rounds, mode=mode, function=function)
+    asked = Asked(records=records, shape=shape, rounds=rounds, mode=mode, function=function, warm_ups=warm_ups)
     said = err.status("starting a broker, Spark and a database")
     with said as status, local_services() as services, put_back(services.stop):
-        project = services.folder / "project"
-        project.mkdir()
-        url = services.database(database)
-        settings = Settings(
-            project=project,
-            streams=project / "defs",
-            bootstrap_servers=services.bootstrap_servers,
-            database_url=url,
-            spark_remote=services.spark_remote,
+        settings = _own_settings(services, database)
+        figures = bench_run(
+            settings, settings.database_url, asked, state=services.folder, before=before, say=status.update
         )
-        figures = bench_run(settings, url, asked, state=services.folder, before=before, say=status.update)
     what = f"{mode}, a function" if function else mode
     title = f"{database}, {records:,} records ({shape}), {what}: medians of {rounds} rounds, and their spread"
     if picture is not None:
@@ -303,3 +306,73 @@ def run_(
         print_json([asdict(figure) for figure in figures])
         return
     print_table(("name", "value", "unit", "ratio", "against"), [asdict(figure) for figure in figures], title=title)
+
+
+@bench.command()
+def load(
+    streams: Annotated[int, typer.Option(min=1, max=1000, help="How many, each of one partition.")] = 4,
+    rate: Annotated[
+        float, typer.Option(min=0.1, max=10_000, help="Records a second of each stream, of about 200 bytes.")
+    ] = 50,
+    minutes: Annotated[float, typer.Option(min=0.1, max=1440, help="How long, after the warm-up.")] = 5,
+    warm_up: Annotated[
+        float, typer.Option(min=0, max=3600, help="Seconds before: their records are landed, and in no figure of time.")
+    ] = 60,
+    max_delay: Annotated[
+        str | None,
+        typer.Option(help="The streams' slices.max_delay; else they declare none.", show_default=False),
+    ] = None,
+    database: NewDatabase = "sqlite",
+    as_json: AsJson = False,
+) -> None:
+    """Produce into streams all the time, and land them as in use: record produced → row committed, and CPU by part.
+
+    What `up --with dagster` starts is started in a folder of its own, and ended. Each record counts, but those of the
+    first minute, which warms up. Exit 1 where a row is missing or there twice in the end.
+    """
+    from kafka_assets.lab.bench.load_figures import figures_of
+    from kafka_assets.lab.bench.run_figures import Load, averages_of
+    from kafka_assets.lab.bench.run_roads import machine_load
+    from kafka_assets.lab.bench.stream_load import MINUTE, StreamLoad, bench_load
+    from kafka_assets.lab.ending import put_back
+    from kafka_assets.services import local_services
+
+    before = machine_load()
+    asked = StreamLoad(streams, rate, seconds=minutes * MINUTE, warm_up=warm_up, max_delay=max_delay)
+    said = err.status("starting a broker, Spark and a database")
+    with said as status, local_services() as services, put_back(services.stop):
+        settings = _own_settings(services, database)
+        measured = bench_load(
+            settings,
+            settings.database_url,
+            asked,
+            state=services.folder,
+            say=status.update,
+            tell=lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True),
+        )
+    figures = [*figures_of(measured), *averages_of(Load(before, machine_load()))]
+    if as_json:
+        print_json([asdict(figure) for figure in figures])
+    else:
+        delay = "" if max_delay is None else f", max_delay {max_delay}"
+        title = f"{database}, {streams} streams of {rate:g} records/s, {minutes:g} minutes{delay}"
+        print_table(("name", "value", "unit", "ratio", "against"), [asdict(one) for one in figures], title=title)
+    if measured.falls_behind:
+        err.print(f"it falls behind: {measured.why_behind}", highlight=False, soft_wrap=True)
+    if not measured.check.exact:
+        raise typer.Exit(1)
+
+
+def _own_settings(services: Services, database: Literal["sqlite", "postgresql", "mariadb", "mysql"]) -> Settings:
+    """Of a project in the services' folder, with a new database."""
+    from kafka_assets.settings import Settings
+
+    project = services.folder / "project"
+    project.mkdir()
+    return Settings(
+        project=project,
+        streams=project / "defs",
+        bootstrap_servers=services.bootstrap_servers,
+        database_url=services.database(database),
+        spark_remote=services.spark_remote,
+    )

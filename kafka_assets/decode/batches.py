@@ -23,6 +23,7 @@ from kafka_assets.decode.packets import (
     DELETES,
     ENDS,
     PACKET,
+    POSTED,
     ROWS,
     SLICE_COUNTS,
     TASK_ENDS,
@@ -31,6 +32,7 @@ from kafka_assets.decode.packets import (
     packets,
 )
 from kafka_assets.decode.passage import HEADER_TYPE, Found, Reader, column_of
+from kafka_assets.decode.post import Address, posted
 from kafka_assets.decode.upserts import Deletes
 
 pc: Any = pyarrow.compute
@@ -45,7 +47,20 @@ HEADER_KEYS, HEADER_VALUES = "header_keys", "header_values"
 """The columns in which Spark gives the two parts of headers, of each record as many of one as of the other."""
 
 
-def landed(
+def landed(batches: Iterable[Any], declared: pa.Schema, *asked: Any) -> Iterator[Any]:
+    """All that becomes of records, as packets; `asked` is what `made` takes besides."""
+    return map(packets, made(batches, declared, *asked))
+
+
+def put(batches: Iterable[Any], declared: pa.Schema, mailbox: Address, *asked: Any) -> Iterator[Any]:
+    """The same, in the mailbox if they can be put there: then the name under which they stand is what Spark gets."""
+    parts = [*made(batches, declared, *asked)]
+    unit = [packet for part in parts for packet in part]
+    name = posted(mailbox, unit) if unit else None
+    return map(packets, parts if name is None else [[(POSTED, name)]])
+
+
+def made(
     batches: Iterable[Any],
     declared: pa.Schema,
     format: str,
@@ -54,8 +69,8 @@ def landed(
     slices: Sequence[Slice],
     upsert: Upsert | None,
     room: int | None,
-) -> Iterator[Any]:
-    """All that becomes of records, as packets; a row without a value in a `needed` column is bad.
+) -> Iterator[list[Packet]]:
+    """All that becomes of records, as packets, batch by batch; a row without a value in a `needed` column is bad.
 
     With `room` a task ends when it has had records of so many bytes, or made so many of them, and says where.
     """
@@ -64,8 +79,8 @@ def landed(
     for batch in task.bounded(map(_with_headers, batches)):
         found = reader.read(batch)
         task.count(batch, found, made=found.rows.nbytes)
-        yield packets([*packed(ROWS, found.rows), *_beside(batch, found)])
-    yield packets(task.ended())
+        yield [*packed(ROWS, found.rows), *_beside(batch, found)]
+    yield task.ended()
 
 
 def unpacked(batches: Iterable[Any], rows: pa.Schema, wanted: Sequence[str]) -> Iterator[Any]:

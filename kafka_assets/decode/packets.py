@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from kafka_assets.decode.passage import HEADER_TYPE
 
-ROWS, BAD, DELETES, COUNTS, ENDS = range(5)
-"""The kinds."""
+ROWS, BAD, DELETES, COUNTS, ENDS, POSTED = range(6)
+"""The kinds. POSTED is a name: all packets of the task stand under it in the mailbox of whoever asked."""
 
 KIND, PACKET = "_kafka_kind", "_kafka_packet"
 PACKETS = pa.schema([pa.field(KIND, pa.int32()), pa.field(PACKET, pa.binary())])
@@ -77,5 +77,5 @@ def opened(packet: Any, schema: pa.Schema) -> Any:
 def packets(found: list[tuple[int, Any]]) -> Any:
     """Packets as a batch of `PACKETS`."""
     kinds: Any = pa.array([kind for kind, _ in found], pa.int32())
-    data: Any = pa.array([packet.to_pybytes() for _, packet in found], pa.binary())
+    data: Any = pa.array([bytes(packet) for _, packet in found], pa.binary())
     return pa.RecordBatch.from_arrays([kinds, data], schema=PACKETS)

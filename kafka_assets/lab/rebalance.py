@@ -127,7 +127,7 @@ def _one(connection: Connection, mode: str, *, rate: int, say: Say) -> list[Outc
     with ExitStack() as stack:
         create_topic(connection, name, partitions=PARTITIONS)
         stack.callback(_forget, connection, name)
-        feeder = stack.enter_context(Feeder(connection, name, partitions=PARTITIONS, beats=rate / PARTITIONS))
+        feeder = stack.enter_context(Feeder(connection, [name], partitions=PARTITIONS, beats=rate / PARTITIONS))
         if MODES[mode].get("protocol") == "consumer":
             # Another broker may not allow it: then its own times, 45 s as a rule, are what is measured.
             with suppress(BrokerRefused):

@@ -18,7 +18,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kafka_assets.decode.batches import Upsert as UpsertAsked
-from kafka_assets.decode.packets import BAD, BAD_RECORDS, COUNTS, DELETES, ENDS, ROWS, SLICE_COUNTS, TASK_ENDS, opened
+from kafka_assets.decode.packets import (
+    BAD,
+    BAD_RECORDS,
+    COUNTS,
+    DELETES,
+    ENDS,
+    POSTED,
+    ROWS,
+    SLICE_COUNTS,
+    TASK_ENDS,
+    opened,
+)
 from kafka_assets.decode.passage import rows_schema
 from kafka_assets.decode.upserts import Deletes
 from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, BadRecord, Chunk, Seen
@@ -26,6 +37,7 @@ from kafka_assets.schema import declared, fields_of, landed_schema
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode import landed
 from kafka_assets.spark.far_times import is_of_a_far_time
+from kafka_assets.spark.mailbox import Mailbox
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
 from kafka_assets.spark.transport import arriving
@@ -242,41 +254,61 @@ def fetch_landed(
     schema = plain_schema(stream)
     upsert = upsert_of(stream, schema)
 
-    def tasks(read: Read, some: Sequence[Piece]) -> Iterator[Opened]:
-        with reached(), let_through():  # what this process has read goes to Spark before the query does
-            needed = () if upsert is None else upsert[0]
-            found = landed(read(some), stream, _carried(stream), slices, needed=needed, upsert=upsert, room=room)
-        return (Opened(task, slices, rows=schema, upsert=upsert) for task in tasks_of(arriving(found)))
+    def tasks(read: Read, some: Sequence[Piece]) -> Generator[Opened]:
+        with Mailbox() as mailbox:
+            with reached(), let_through():  # what this process has read goes to Spark before the query does
+                found = landed(
+                    read(some),
+                    stream,
+                    _carried(stream),
+                    slices,
+                    needed=() if upsert is None else upsert[0],
+                    upsert=upsert,
+                    room=room,
+                    mailbox=mailbox.address,
+                )
+            with closing(arriving(found)) as parts:
+                for task in tasks_of(parts, mailbox.claimed):
+                    yield Opened(task, slices, rows=schema, upsert=upsert)
 
     ends: list[TaskEnd] = []
     rest: list[Sequence[Piece]] = []
     try:
-        for task in tasks(read, pieces):
-            ends += task.ends()
-            yield task.chunk()
+        with closing(tasks(read, pieces)) as found:
+            for task in found:
+                ends += task.ends()
+                yield task.chunk()
         rest += left(pieces, ends)
     except PySparkException as error:
         if not is_of_a_far_time(error):
             raise
         for part in (part for piece in pieces for part in unread(piece, ends, most=here)):
             told: list[TaskEnd] = []
-            for task in tasks(read_here, [part]):
-                told += task.ends()
-                yield task.chunk()
+            with closing(tasks(read_here, [part])) as found:
+                for task in found:
+                    told += task.ends()
+                    yield task.chunk()
             rest += left([part], told)
     # Of a slice without records, too, the books are kept.
     yield Chunk(rows=schema.empty_table(), seen=dict.fromkeys(slices, Seen(fingerprint=0)))
     return rest
 
 
-def tasks_of(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The packets of each task that had a record: the last of them says where it ended."""
+def tasks_of(parts: Iterable[pa.RecordBatch], claimed: Callable[[bytes], pa.Table] | None = None) -> Iterator[pa.Table]:
+    """The packets of each task that had a record: the last of them says where it ended.
+
+    `claimed` gives those that a task has put into the mailbox, by their name, where the query has one.
+    """
     waiting: list[pa.RecordBatch] = []
     for part in parts:
         start = 0
         kinds: list[Any] = cast("Any", part).column(0).to_pylist()
         for at, kind in enumerate(kinds):
-            if kind == ENDS:
+            if kind == POSTED:
+                assert claimed is not None
+                start = at + 1
+                yield claimed(cast("Any", part).column(1)[at].as_py())
+            elif kind == ENDS:
                 task = pa.Table.from_batches([*waiting, part.slice(start, at + 1 - start)])
                 waiting, start = [], at + 1
                 yield task

@@ -17,6 +17,7 @@ from kafka_assets.decode.batches import HEADER_KEYS, HEADER_VALUES, Upsert
 from kafka_assets.decode.names import VALUE
 from kafka_assets.decode.packets import KIND, PACKET, PACKETS, ROWS
 from kafka_assets.decode.passage import CARRIED, rows_schema
+from kafka_assets.decode.post import Address
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import SliceKey
 from kafka_assets.spark.traveling import worker
@@ -32,11 +33,16 @@ def landed(
     needed: Sequence[str] = (),
     upsert: Upsert | None,
     room: int | None,
+    mailbox: Address | None = None,
 ) -> DataFrame:
-    """All that becomes of the records, as packets; a row without a value in a `needed` column is bad."""
+    """All that becomes of the records, as packets, or their names in the mailbox.
+
+    A row without a value in a `needed` column is bad.
+    """
     places = [(one.partition, one.start, one.end) for one in slices]
     fields = declared(stream.schema_, stream.format)
-    work = worker("landed", fields, stream.format, list(carried), list(needed), places, upsert, room)
+    asked = (stream.format, list(carried), list(needed), places, upsert, room)
+    work = worker("landed", fields, *asked) if mailbox is None else worker("put", fields, mailbox, *asked)
     return _given(raw).mapInArrow(work, T.StructType(columns_of(PACKETS)))
 
 

@@ -13,9 +13,12 @@ from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.records import Chunk
 from kafka_assets.slices import Piece
-from kafka_assets_tests.integration.project import Landing
+from kafka_assets.spark import mailbox as mailboxes
+from kafka_assets.spark.mailbox import Mailbox
+from kafka_assets_tests.integration.project import Landing, failure_of
 
 Declare = Callable[..., Landing]
+BOOKS = "select sum(records_read), sum(landed), sum(quarantined), sum(holes) from kafka_publication"
 ROADS = pytest.mark.parametrize("transform", [None, lambda records: records], ids=["as they come", "by a function"])
 
 
@@ -114,3 +117,50 @@ def test_a_function_s_records_are_read_once_by_many_tasks_and_its_rows_come_in_b
     assert stream.rows(held) == [(len(wanted), len(wanted), sum(wanted))]
     books = "select sum(records_read), sum(landed), sum(filtered), sum(quarantined), sum(holes) from kafka_publication"
     assert stream.rows(books) == [(2 * each + 2, len(wanted), 2 * each - len(wanted), 2, 0)]
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["there is room", "there is none"])
+def test_what_tasks_have_made_comes_past_spark_where_there_is_room_for_it(
+    landing: Declare, room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = landing(max_bad_ratio=1.0)
+    stream.topic(partitions=2)
+    for partition in range(2):
+        stream.produce(
+            *(b'{"id": %d}' % number if number % 9 else b"{cut" for number in range(500)), partition=partition
+        )
+    claims: list[int] = []
+    claimed = Mailbox.claimed
+
+    def counted(self: Mailbox, name: bytes) -> Any:
+        unit = claimed(self, name)
+        claims.append(unit.num_rows)
+        return unit
+
+    monkeypatch.setattr(Mailbox, "claimed", counted)
+    if not room:
+        monkeypatch.setattr(mailboxes, "UNITS", 0)
+    stream.land()
+    assert (len(claims) >= 2) is room and (not claims) is not room
+    assert stream.rows(f"select count(*), count(distinct kafka_partition || ':' || id) from {stream.name}") == [
+        (888, 888)
+    ]
+    assert stream.rows(BOOKS) == [(1000, 888, 112, 0)]
+
+
+def test_a_chunk_whose_packets_are_gone_is_asked_for_again(landing: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = landing()
+    stream.topic()
+    stream.produce(b'{"id": 1}', b'{"id": 2}')
+    claimed = Mailbox.claimed
+
+    def lost_once(self: Mailbox, name: bytes) -> Any:
+        monkeypatch.setattr(Mailbox, "claimed", claimed)
+        return claimed(self, b"another name")
+
+    monkeypatch.setattr(Mailbox, "claimed", lost_once)
+    [request] = stream.tick().requests
+    assert "is not here" in failure_of(stream.run(request))
+    assert stream.rows(f"select count(*) from {stream.name}") == [(0,)]
+    assert stream.run(request).success
+    assert stream.rows(f"select id from {stream.name} order by id") == [(1,), (2,)]

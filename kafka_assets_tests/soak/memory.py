@@ -7,23 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.devstack.processes import MARK
-
-ROLES = {
-    f"{RUN_WORD}{NOBODY}": "nursery",
-    "kafka_assets.assets.nursery": "runs",
-    "multiprocessing.spawn": "runs",
-    "pyspark.daemon": "workers",
-    "dagster_webserver": "webserver",
-    "dagster._daemon": "daemon",
-    "spark_application": "spark",
-    "kafka.Kafka": "kafka",
-    "api grpc": "code",
-    "code-server": "code",
-    "dagster dev": "dev",
-}
-"""By what stands in their command lines; the first that does is meant."""
+from kafka_assets.lab.bench.process_roles import role_of
 
 
 @dataclass
@@ -51,7 +36,7 @@ def role(process: psutil.Process) -> str:
         words = " ".join(process.cmdline())
     except psutil.Error:
         return "gone"
-    return next((role for words_of, role in ROLES.items() if words_of in words), "other")
+    return role_of(words) or "other"
 
 
 def memory_of(state: Path) -> dict[str, Memory]:

@@ -299,6 +299,18 @@ def test_each_task_ends_with_its_last_packet_however_its_packets_arrive() -> Non
         assert found == [[b"0", b"1", b"2"], [b"3", b"4"]]
 
 
+def test_what_a_task_has_posted_is_claimed_by_its_name_in_its_turn() -> None:
+    posted = pa.table({"kind": [packets.ROWS, packets.ENDS], "packet": [b"posted", b"end"]})
+    kinds = [packets.ROWS, packets.ENDS, packets.POSTED, packets.ROWS, packets.ENDS]
+    names = [b"0", b"1", b"name", b"3", b"4"]
+    whole = pa.record_batch([pa.array(kinds, pa.int32()), pa.array(names)], schema=packets.PACKETS)
+    for cuts in ([5], [2, 1, 2], [3, 2], [1] * 5, [4, 1]):
+        starts = np.cumsum([0, *cuts[:-1]]).tolist()
+        parts = [whole.slice(start, length) for start, length in zip(starts, cuts, strict=True)]
+        found = [task.column(1).to_pylist() for task in tasks_of(parts, {b"name": posted}.__getitem__)]
+        assert found == [[b"0", b"1"], [b"posted", b"end"], [b"3", b"4"]]
+
+
 def test_a_query_that_fails_fails_the_chunks_behind_what_it_gave_and_ends_the_others() -> None:
     closed: list[int] = []
 

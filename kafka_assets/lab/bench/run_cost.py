@@ -90,7 +90,7 @@ class RunWatch:
             with suppress(OSError):
                 of_one = memory_of(one)
                 private, pss = private + of_one[0], pss + of_one[1]
-        seconds = max(before.seconds, seconds_of(pid))
+        seconds = max(before.seconds, sum(seconds_of(pid)))
         return RunCost(pid, seconds, max(before.private, private), max(before.pss, pss))
 
 
@@ -118,10 +118,11 @@ def command_of(pid: int) -> list[str]:
     return []
 
 
-def seconds_of(pid: int) -> float:
+def seconds_of(pid: int) -> tuple[float, float]:
     """User and system seconds of a process, and of its children that have ended; raises OSError where it is gone."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS
+    user, system, ended_user, ended_system = (int(one) / _TICKS for one in fields[11:15])
+    return user + system, ended_user + ended_system
 
 
 def memory_of(pid: int) -> tuple[int, int]:

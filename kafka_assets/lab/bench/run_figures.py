@@ -76,10 +76,16 @@ def figures_of(
     costs = {one.name: _cost(one.usages, records) for one in laps}
     for one in laps:
         figures += list(_costs(one.name, costs[one.name], rival=rival, rivals=costs.get(rival, {})))
-    for when, (short, long) in (("before", load.before), ("after", load.after)):
-        figures.append(Figure(f"load average {when}, 1 minute", round(short, 2), "processes"))
-        figures.append(Figure(f"load average {when}, 5 minutes", round(long, 2), "processes"))
-    return figures
+    return [*figures, *averages_of(load)]
+
+
+def averages_of(load: Load) -> list[Figure]:
+    """The machine's load: what the benchmark makes itself, and others beside it."""
+    return [
+        Figure(f"load average {when}, {length}", round(value, 2), "processes")
+        for when, averages in (("before", load.before), ("after", load.after))
+        for length, value in zip(("1 minute", "5 minutes"), averages, strict=True)
+    ]
 
 
 def _cost(usages: Sequence[Usage], records: int) -> dict[tuple[str, str], float]:

@@ -5,41 +5,36 @@ Topic, ledger, project and Dagster are made for the measurement and gone after i
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Engine, select
 
-from kafka_assets import devstack
 from kafka_assets.audit.scratch import PREFIX as SCRATCH
-from kafka_assets.audit.scratch import scratch_environment, scratch_ledger
 from kafka_assets.audit.standing import failures
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.read import read_range
-from kafka_assets.broker.topics import create_topic, delete_topic
 from kafka_assets.devstack.processes import tail
 from kafka_assets.errors import Permanent
 from kafka_assets.lab.bench.latency import Way
 from kafka_assets.lab.bench.record_shapes import SHAPES, produced
 from kafka_assets.lab.bench.run_cost import RunCost, RunWatch
+from kafka_assets.lab.bench.scratch_project import scratch_project
 from kafka_assets.lab.bench.told_runs import Told, told_of
 from kafka_assets.lab.bench.usage import CLIENT, Meter, service_parts
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.claims import LEASE_MS
 from kafka_assets.ledger.engine import read
-from kafka_assets.settings import STATE, Settings
+from kafka_assets.settings import Settings
 
 ASSET = "trickle"
-SERVICE = "dagster"
 DAGSTER = "Dagster beside its runs"
 SHAPE = "plain"
 WARM_UPS = 2
@@ -195,39 +190,10 @@ def measure(
 @contextmanager
 def trickling(settings: Settings, url: str, *, max_delay: str, say: Callable[[str], None]) -> Generator[Trickle]:
     """A topic, a ledger and a Dagster with one stream; gone afterwards, last made first."""
-    connection = Connection.of(settings)
-    settings.require_spark()
     topic = SCRATCH + secrets.token_hex(4)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True)))
-        engine = stack.enter_context(scratch_ledger(url))
-        create_topic(connection, topic, partitions=1)
-        stack.callback(delete_topic, connection, topic)
-        (folder / "defs").mkdir()
-        declared = STREAM.format(asset=ASSET, topic=topic, max_delay=max_delay, schema=SHAPES[SHAPE].schema)
-        (folder / "defs" / "trickle.yaml").write_text(declared, encoding="utf-8")
-        stack.enter_context(_environment(scratch_environment(settings, engine, folder)))
-        state = folder / STATE
-        stack.callback(devstack.down, state)  # also what was only about to start
-        say("starting a Dagster of its own")
-        running = devstack.up(state, [SERVICE])
-        [service] = running.services
-        yield Trickle(topic, connection, engine, running.urls[SERVICE], service.pid, service.log)
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Generator[None]:
-    """Set for the processes that are started meanwhile."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    declared = STREAM.format(asset=ASSET, topic=topic, max_delay=max_delay, schema=SHAPES[SHAPE].schema)
+    with scratch_project(settings, url, {topic: declared}, say=say) as project:
+        yield Trickle(topic, project.connection, project.engine, project.dagster, project.pid, project.log)
 
 
 def _stalled(reasons: list[str], log: Path) -> Permanent:
