@@ -5,8 +5,11 @@ Spark's own `toArrow` gives all of them at the end, so whoever asks for much has
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -59,19 +62,41 @@ def _connected(frame: Any) -> Generator[pa.RecordBatch]:
 
 
 def _classic(frame: Any) -> Generator[pa.RecordBatch]:
-    """As `toArrow` of a classic session does it (4.2.0), which makes a list of them."""
+    """As `toArrow` of a classic session does it (4.2.0), which makes a list of them.
+
+    They wait in this process: the thread that writes them is the one by which the session schedules all of its tasks,
+    and stands still with all other queries until what it writes is read.
+    """
     from pyspark.errors.exceptions.captured import unwrap_spark_exception
     from pyspark.sql.pandas.serializers import ArrowCollectSerializer
     from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage]
 
     load: Any = _load_from_socket
+    waiting: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
+    over = threading.Event()
     port, secret, server = frame._jdf.collectAsArrowToPython()
+
+    def read() -> None:
+        try:
+            with load((port, secret), ArrowCollectSerializer()) as stream:
+                for part in stream:
+                    if over.is_set():
+                        return
+                    if isinstance(part, pa.RecordBatch):  # behind them comes in which order they would be
+                        waiting.put(part)
+        finally:
+            waiting.put(None)
+
     expected: tuple[type[Exception], ...] = ()
     try:
-        with load((port, secret), ArrowCollectSerializer()) as stream:
-            for part in stream:
-                if isinstance(part, pa.RecordBatch):  # behind them comes in which order they would be
+        with ThreadPoolExecutor(1, thread_name_prefix="arriving") as pool:
+            reading = pool.submit(read)
+            try:
+                while (part := waiting.get()) is not None:
                     yield part
+            finally:
+                over.set()
+            reading.result()
     except GeneratorExit:
         expected = (Exception,)  # the query says that its reader went away
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -505,6 +505,36 @@ def test_a_classic_query_that_is_ended_early_says_nothing_of_that(monkeypatch: p
     parts.close()
     with pytest.raises(ValueError, match="Broken pipe"):
         list(arriving(cast("Any", Frame())))
+
+
+def test_what_a_classic_query_gives_is_read_before_somebody_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all other queries of its session wait: those of a chunk's bad records, and of the query that is next."""
+    read: list[int] = []
+
+    class Frame:
+        @property
+        def _jdf(self) -> Frame:
+            return self
+
+        def collectAsArrowToPython(self) -> tuple[int, str, Frame]:  # noqa: N802 - Java's name
+            return 1, "", self
+
+        def getResult(self) -> None:  # noqa: N802 - Java's name
+            pass
+
+    @contextmanager
+    def load(*given: object) -> Generator[Iterator[pa.RecordBatch]]:
+        yield (read.append(at) or pa.record_batch({"a": [at]}) for at in range(5))
+
+    monkeypatch.setattr(pyspark.util, "_load_from_socket", load)
+    monkeypatch.setattr(captured, "unwrap_spark_exception", nullcontext)
+    with closing(arriving(cast("Any", Frame()))) as parts:
+        first = next(parts)
+        deadline = time.monotonic() + 20
+        while len(read) < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(read) == 5
+        assert [part.column(0)[0].as_py() for part in (first, *parts)] == list(range(5))
 
 
 def test_headers_come_in_two_lists_of_the_same_length() -> None:
