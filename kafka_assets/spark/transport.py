@@ -37,8 +37,7 @@ def bounded(parts: Iterable[pa.RecordBatch], schema: pa.Schema, *, room: int) ->
     given = False
     for part in parts:
         most = max(1, part.num_rows * room // max(1, part.nbytes))
-        for start in range(0, part.num_rows, most):
-            some = part.slice(start, most)
+        for some in (one for start in range(0, part.num_rows, most) for one in _halved(part.slice(start, most), room)):
             if waiting and size + some.nbytes > room:
                 full, waiting, size, given = [pa.Table.from_batches(waiting).cast(schema)], [], 0, True
                 yield full.pop()  # nothing here holds what was given
@@ -47,6 +46,16 @@ def bounded(parts: Iterable[pa.RecordBatch], schema: pa.Schema, *, room: int) ->
     if waiting or not given:
         full, waiting = [pa.Table.from_batches(waiting).cast(schema) if waiting else schema.empty_table()], []
         yield full.pop()
+
+
+def _halved(part: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:
+    """Its rows in parts that are not far beyond this size: a few of them may be larger than all others."""
+    if part.num_rows <= 1 or part.nbytes <= 2 * room:
+        yield part
+        return
+    half = part.num_rows // 2
+    yield from _halved(part.slice(0, half), room)
+    yield from _halved(part.slice(half), room)
 
 
 def _is_connected(frame: Any) -> bool:

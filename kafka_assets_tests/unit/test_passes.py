@@ -152,6 +152,14 @@ def test_what_arrives_is_given_in_tables_of_bounded_size_however_it_arrives(cuts
     assert [part.num_rows for part in bounded(iter(parts), whole.schema, room=1)] == [1] * 100
 
 
+def test_a_few_large_rows_among_many_small_ones_come_in_tables_of_bounded_size_too() -> None:
+    part = pa.record_batch({"note": ["x"] * 990 + ["y" * 1_000] * 10})
+    found = list(bounded([part], part.schema, room=2_000))
+    assert [one for table in found for one in table.column("note").to_pylist()] == part.column(0).to_pylist()
+    assert max(table.nbytes for table in found) <= 2 * 2_000
+    assert len(found) <= 20
+
+
 def test_of_nothing_that_arrives_there_is_one_table_with_its_columns() -> None:
     schema = pa.schema([pa.field("id", pa.int64())])
     assert list(bounded(iter([]), schema, room=100)) == [schema.empty_table()]
