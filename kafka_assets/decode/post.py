@@ -6,20 +6,22 @@ a stream of messages. A task whose machine is another one, or who finds no room,
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 Address = tuple[str, bytes]
-"""A socket's abstract name, which is known on this machine alone, and the word by which a sender is known."""
+"""A socket's abstract name, which all users of this machine can see, and the word by which both sides know each other.
+"""
 
-WORD_BYTES, NAME_BYTES = 32, 16
-HEAD = struct.Struct(f"<{WORD_BYTES}s{NAME_BYTES}sI")
-"""The word, a name for what is sent, and how many packets that is."""
+WORD_BYTES, NAME_BYTES, PROOF_BYTES = 32, 16, 32
+HEAD = struct.Struct(f"<{PROOF_BYTES}s{NAME_BYTES}sI")
+"""The sender's proof, a name for what is sent, and how many packets that is."""
 PART = struct.Struct("<iq")
-"""Of each packet its kind and its length; then, once the other side has said YES, all of them follow."""
+"""Of each packet its kind and its length; then, once the other side has given its own proof, all of them follow."""
 YES = b"\x01"
 
 MOST_BYTES = 64 << 20
@@ -27,6 +29,11 @@ MOST_BYTES = 64 << 20
 PATIENCE = 1.0
 """Seconds in which there must be room, and in which each step must get on. A task that waits keeps its place, which
 other queries wait for; and in the end Spark's driver has room."""
+
+
+def proof(word: bytes, name: bytes, *, of: Literal["sender", "mailbox"]) -> bytes:
+    """That whoever gives it knows the word. When a mailbox has gone, its socket's name is anybody's to take."""
+    return hmac.digest(word, of.encode() + name, "sha256")
 
 
 def posted(address: Address, packets: Sequence[tuple[int, Any]]) -> bytes | None:
@@ -43,8 +50,8 @@ def posted(address: Address, packets: Sequence[tuple[int, Any]]) -> bytes | None
             line.settimeout(PATIENCE)
             line.connect(f"\0{path}")
             parts = [PART.pack(kind, len(packet)) for kind, packet in packets]
-            line.sendall(b"".join([HEAD.pack(word, name, len(packets)), *parts]))
-            if line.recv(1) != YES:
+            line.sendall(b"".join([HEAD.pack(proof(word, name, of="sender"), name, len(packets)), *parts]))
+            if not hmac.compare_digest(line.recv(PROOF_BYTES), proof(word, name, of="mailbox")):
                 return None
             for _, packet in packets:
                 line.sendall(memoryview(packet))

@@ -48,6 +48,9 @@ spark.ui.showConsoleProgress false
 # A run gives its session back. What a killed one leaves, and all that hangs on it, goes after minutes; a run that
 # lives is heard of four times a minute, whatever it waits for.
 spark.connect.session.manager.defaultSessionTimeout 4m
+# The rows of a function are read as they are published: where the database stands still, nobody reads for as long. What
+# a killed run leaves goes with its session.
+spark.connect.execute.manager.detachedTimeout 1h
 # Of each execution that ended with its session the whole plan would be kept, 10,000 of them.
 spark.connect.execute.manager.abandonedTombstonesSize 10
 # Analysed plans are used again within a chunk, and never after it.

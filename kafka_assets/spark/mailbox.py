@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_assets.decode.packets import PACKETS
-from kafka_assets.decode.post import HEAD, MOST_BYTES, PART, PATIENCE, WORD_BYTES, YES, Address
+from kafka_assets.decode.post import HEAD, MOST_BYTES, PART, PATIENCE, WORD_BYTES, YES, Address, proof
 from kafka_assets.errors import RecordsChanged
 
 UNITS = 2
@@ -32,18 +33,22 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = f"kafka_assets-{os.getpid()}-{secrets.token_hex(8)}"
-        # An abstract name: it is no file, which somebody who is killed would leave behind.
-        self._line.bind(f"\0{path}")
-        self._line.listen(64)
+        self.address: Address | None = None
+        """For tasks; None where this system has no such sockets: Spark gets all of it then."""
         self._word = secrets.token_bytes(WORD_BYTES)
-        self.address: Address = (path, self._word)
-        """For tasks."""
         self._units: dict[bytes, pa.Table] = {}
         self._room = threading.Semaphore(UNITS)
         self._closed = threading.Event()
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._serve, name="mailbox", daemon=True)
+        path = f"kafka_assets-{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            # An abstract name, which Linux has: it is no file, which somebody who is killed would leave behind.
+            self._line.bind(f"\0{path}")
+        except OSError:
+            return
+        self._line.listen(64)
+        self.address = (path, self._word)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -56,7 +61,8 @@ class Mailbox:
         self._room.release()
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)  # whoever waits for the next sender hears of it
-        self._thread.join()
+        if self.address is not None:
+            self._thread.join()
         self._line.close()
         self._units.clear()
 
@@ -77,7 +83,11 @@ class Mailbox:
             try:
                 line, _ = self._line.accept()
             except OSError:
-                return  # closed
+                # Closed; or this process has too many open files, for a while.
+                self._room.release()
+                if self._closed.wait(0.1):
+                    return
+                continue
             with line:
                 kept = self._kept(line)
             if not kept:
@@ -85,16 +95,17 @@ class Mailbox:
 
     def _kept(self, line: socket.socket) -> bool:
         """Take what this sender has, if it is ours and stays until the end."""
-        line.settimeout(PATIENCE)
         with suppress(OSError):
-            word, name, count = HEAD.unpack(_received(line, HEAD.size))
-            if not hmac.compare_digest(word, self._word) or count > MOST_PACKETS:
+            # All of it in time: who is no task may give a byte now and then, and meanwhile no task is heard.
+            known, name, count = HEAD.unpack(_received(line, HEAD.size, until=time.monotonic() + PATIENCE))
+            if not hmac.compare_digest(known, proof(self._word, name, of="sender")) or count > MOST_PACKETS:
                 return False
+            line.settimeout(PATIENCE)
             parts = np.frombuffer(_received(line, count * PART.size), dtype=[("kind", "<i4"), ("bytes", "<i8")])
             ends = np.cumsum(parts["bytes"])
             if count and (parts["bytes"].min() < 0 or ends[-1] > MOST_BYTES):
                 return False
-            line.sendall(YES)
+            line.sendall(proof(self._word, name, of="mailbox"))
             data = _received(line, int(ends[-1]) if count else 0)
             self._units[name] = _table(parts["kind"], ends, data)
             try:
@@ -106,11 +117,13 @@ class Mailbox:
         return False
 
 
-def _received(line: socket.socket, count: int) -> Any:
-    """So many bytes, in memory of Arrow's; raises OSError where fewer come."""
+def _received(line: socket.socket, count: int, *, until: float | None = None) -> Any:
+    """So many bytes, in memory of Arrow's; raises OSError where fewer come, or not by then."""
     buffer: Any = pa.allocate_buffer(count)
     view = memoryview(buffer).cast("B")
     while view:
+        if until is not None:
+            line.settimeout(max(0.001, until - time.monotonic()))
         if not (got := line.recv_into(view)):
             raise ConnectionError("the sender went away")
         view = view[got:]

@@ -47,6 +47,8 @@ from kafka_assets.spark.result_size import let_through
 from kafka_assets.spark.transport import arriving, bounded
 from kafka_assets.streams import Stream, Upsert
 
+Place = tuple[int, int]
+"""A record's partition and offset."""
 _OF_BAD = (PARTITION, OFFSET, KEY, VALUE, HEADERS, TIMESTAMP)
 """What is kept of a bad record."""
 
@@ -124,23 +126,25 @@ def _fetched(
     with reached(), let_through():
         packets = decode(read(pieces), stream, slices, upsert=upsert, room=None if whole else room)
     with held(packets) as kept:
-        for task in tasks_of(arriving(beside(kept))):
-            told = Opened(task, slices, upsert=upsert)
-            ends += told.ends()
-            given = [told.chunk(_placed(schema.empty_table(), whole))]
-            del task, told  # nothing here holds what the publisher is done with
-            yield given.pop()
+        with closing(arriving(beside(kept))) as parts:
+            for task in tasks_of(parts):
+                told = Opened(task, slices, upsert=upsert)
+                ends += told.ends()
+                given = [told.chunk(_placed(schema.empty_table(), whole))]
+                del task, told  # nothing here holds what the publisher is done with
+                yield given.pop()
         with reached():
             # By their names: Spark would be asked once more which columns there are, in order to leave some out.
             made = transform(good(kept, stream)).select(*map(_quoted, schema.names))
         with closing(arriving(made)) as parts:
             count = 0
+            keyless_before = set[Place]()
             for rows in bounded(parts, schema, room=room):
                 chunk = Chunk(_placed(rows, whole, first=count), dict.fromkeys(slices, Seen(fingerprint=0)))
                 count += rows.num_rows
                 del rows
                 if upsert is not None:
-                    chunk = _with_keys(chunk, kept, stream)
+                    chunk = _with_keys(chunk, kept, stream, keyless_before)
                 given = [chunk]
                 del chunk
                 yield given.pop()
@@ -193,15 +197,20 @@ def placed(rows: pa.Table, part: SliceKey, *, first: int = 0) -> pa.Table:
     return rows
 
 
-def _with_keys(chunk: Chunk, kept: DataFrame, stream: Stream) -> Chunk:
-    """The chunk without the rows that have no key or order value: their records are bad."""
+def _with_keys(chunk: Chunk, kept: DataFrame, stream: Stream, known: set[Place]) -> Chunk:
+    """The chunk without the rows that have no key or order value: their records are bad.
+
+    Those that are `known` were told of with another chunk: a function may give several rows for one record.
+    """
     assert stream.upsert is not None
     missing, reasons = keyless(chunk.rows, stream.upsert.needed)
     if not reasons:
         return chunk
     without = chunk.rows.filter(pa.array(missing)).select([PARTITION, OFFSET]).to_pydict()
-    why = dict(zip(zip(without[PARTITION], without[OFFSET], strict=True), reasons, strict=True))
-    bad = _records(rows_in(kept, stream, _OF_BAD), why)
+    places = zip(without[PARTITION], without[OFFSET], strict=True)
+    why = {place: reason for place, reason in zip(places, reasons, strict=True) if place not in known}
+    known.update(why)
+    bad = _records(rows_in(kept, stream, _OF_BAD), why) if why else []
     if len(bad) < len(why):
         raise CountsDisagree(
             f"{len(why)} rows have no key or order, and {len(bad)} records stand where they say that theirs do",
@@ -213,7 +222,7 @@ def _with_keys(chunk: Chunk, kept: DataFrame, stream: Stream) -> Chunk:
 
 
 @reached()
-def _records(records: DataFrame, why: dict[tuple[int, int], Reason]) -> list[BadRecord]:
+def _records(records: DataFrame, why: dict[Place, Reason]) -> list[BadRecord]:
     """The records at these places, as they were read."""
     places = np.array(list(why), dtype=np.int64)
     wanted = records.sparkSession.createDataFrame(

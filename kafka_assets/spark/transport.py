@@ -5,8 +5,11 @@ Spark's own `toArrow` gives all of them at the end, so whoever asks for much has
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -34,8 +37,7 @@ def bounded(parts: Iterable[pa.RecordBatch], schema: pa.Schema, *, room: int) ->
     given = False
     for part in parts:
         most = max(1, part.num_rows * room // max(1, part.nbytes))
-        for start in range(0, part.num_rows, most):
-            some = part.slice(start, most)
+        for some in (one for start in range(0, part.num_rows, most) for one in _halved(part.slice(start, most), room)):
             if waiting and size + some.nbytes > room:
                 full, waiting, size, given = [pa.Table.from_batches(waiting).cast(schema)], [], 0, True
                 yield full.pop()  # nothing here holds what was given
@@ -44,6 +46,16 @@ def bounded(parts: Iterable[pa.RecordBatch], schema: pa.Schema, *, room: int) ->
     if waiting or not given:
         full, waiting = [pa.Table.from_batches(waiting).cast(schema) if waiting else schema.empty_table()], []
         yield full.pop()
+
+
+def _halved(part: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:
+    """Its rows in parts that are not far beyond this size: a few of them may be larger than all others."""
+    if part.num_rows <= 1 or part.nbytes <= 2 * room:
+        yield part
+        return
+    half = part.num_rows // 2
+    yield from _halved(part.slice(0, half), room)
+    yield from _halved(part.slice(half), room)
 
 
 def _is_connected(frame: Any) -> bool:
@@ -59,19 +71,41 @@ def _connected(frame: Any) -> Generator[pa.RecordBatch]:
 
 
 def _classic(frame: Any) -> Generator[pa.RecordBatch]:
-    """As `toArrow` of a classic session does it (4.2.0), which makes a list of them."""
+    """As `toArrow` of a classic session does it (4.2.0), which makes a list of them.
+
+    They wait in this process: the thread that writes them is the one by which the session schedules all of its tasks,
+    and stands still with all other queries until what it writes is read.
+    """
     from pyspark.errors.exceptions.captured import unwrap_spark_exception
     from pyspark.sql.pandas.serializers import ArrowCollectSerializer
     from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage]
 
     load: Any = _load_from_socket
+    waiting: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
+    over = threading.Event()
     port, secret, server = frame._jdf.collectAsArrowToPython()
+
+    def read() -> None:
+        try:
+            with load((port, secret), ArrowCollectSerializer()) as stream:
+                for part in stream:
+                    if over.is_set():
+                        return
+                    if isinstance(part, pa.RecordBatch):  # behind them comes in which order they would be
+                        waiting.put(part)
+        finally:
+            waiting.put(None)
+
     expected: tuple[type[Exception], ...] = ()
     try:
-        with load((port, secret), ArrowCollectSerializer()) as stream:
-            for part in stream:
-                if isinstance(part, pa.RecordBatch):  # behind them comes in which order they would be
+        with ThreadPoolExecutor(1, thread_name_prefix="arriving") as pool:
+            reading = pool.submit(read)
+            try:
+                while (part := waiting.get()) is not None:
                     yield part
+            finally:
+                over.set()
+            reading.result()
     except GeneratorExit:
         expected = (Exception,)  # the query says that its reader went away
         raise

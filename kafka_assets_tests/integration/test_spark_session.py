@@ -49,6 +49,7 @@ sys.stdin.readline()
 BOUNDED = {
     "spark.connect.session.manager.defaultSessionTimeout",
     "spark.connect.execute.manager.abandonedTombstonesSize",
+    "spark.connect.execute.manager.detachedTimeout",
     "spark.connect.session.planCache.maxSize",
     "spark.sql.connect.ui.retainedSessions",
     "spark.sql.connect.ui.retainedStatements",

@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kafka_assets.decode import batches, packets, post
-from kafka_assets.decode.post import HEAD, NAME_BYTES, PART, Address, posted
+from kafka_assets.decode.post import HEAD, NAME_BYTES, PART, PROOF_BYTES, YES, Address, posted, proof
 from kafka_assets.errors import RecordsChanged
 from kafka_assets.schema import declared
 from kafka_assets.spark import mailbox as mailbox_module
@@ -39,7 +40,12 @@ def mailbox() -> Iterator[Mailbox]:
 
 
 def _put(mailbox: Mailbox, unit: list[tuple[int, Any]] = UNIT) -> bytes | None:
-    return posted(mailbox.address, unit)
+    return posted(_address(mailbox), unit)
+
+
+def _address(mailbox: Mailbox) -> Address:
+    assert mailbox.address is not None
+    return mailbox.address
 
 
 def _put_in_time(mailbox: Mailbox) -> bytes:
@@ -109,11 +115,14 @@ def test_what_is_too_large_goes_through_spark(mailbox: Mailbox, monkeypatch: pyt
 
 
 def test_a_stranger_leaves_nothing_and_takes_no_room(mailbox: Mailbox) -> None:
-    path, word = mailbox.address
-    head = HEAD.pack(word, b"n" * NAME_BYTES, 1)
+    path, word = _address(mailbox)
+    name = b"n" * NAME_BYTES
+    known = proof(word, name, of="sender")
+    head = HEAD.pack(known, name, 1)
     for said in (
-        HEAD.pack(b"x" * len(word), b"n" * NAME_BYTES, 1) + PART.pack(0, 1) + b"x",
-        HEAD.pack(word, b"n" * NAME_BYTES, 2**32 - 1),
+        HEAD.pack(b"x" * len(known), name, 1) + PART.pack(0, 1) + b"x",
+        HEAD.pack(proof(word, b"another name" + b"." * 4, of="sender"), name, 1) + PART.pack(0, 1) + b"x",
+        HEAD.pack(known, name, 2**32 - 1),
         head + PART.pack(0, 2**62),
         head + PART.pack(0, -1),
         head + PART.pack(0, 5) + b"x",  # and nothing more
@@ -126,15 +135,59 @@ def test_a_stranger_leaves_nothing_and_takes_no_room(mailbox: Mailbox) -> None:
                 line.sendall(said)
     _put_in_time(mailbox)
     with pytest.raises(RecordsChanged):
-        mailbox.claimed(b"n" * NAME_BYTES)
+        mailbox.claimed(name)
 
 
 def test_one_who_stands_still_is_not_waited_for(mailbox: Mailbox) -> None:
-    path, word = mailbox.address
+    path, word = _address(mailbox)
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(f"\0{path}")
-        line.sendall(HEAD.pack(word, b"n" * NAME_BYTES, 1) + PART.pack(0, 5) + b"xyz")
+        name = b"n" * NAME_BYTES
+        line.sendall(HEAD.pack(proof(word, name, of="sender"), name, 1) + PART.pack(0, 5) + b"xyz")
         _put_in_time(mailbox)
+
+
+def test_a_stranger_who_gives_a_byte_now_and_then_is_not_waited_for() -> None:
+    with Mailbox() as mailbox, socket.socket(socket.AF_UNIX) as line:
+        line.connect(f"\0{mailbox.address[0]}")
+        over = threading.Event()
+
+        def drip() -> None:
+            with suppress(OSError):
+                while not over.wait(0.05):
+                    line.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        time.sleep(0.06)
+        begun = time.monotonic()
+        _put_in_time(mailbox)
+        took = time.monotonic() - begun
+        over.set()
+        dripping.join()
+    assert took < 1
+
+
+def test_whoever_takes_a_mailbox_s_name_when_it_has_gone_is_given_nothing() -> None:
+    with Mailbox() as mailbox:
+        address = _address(mailbox)
+    heard: list[bytes] = []
+
+    def steal(door: socket.socket) -> None:
+        line, _ = door.accept()
+        with line:
+            heard.append(line.recv(HEAD.size + PART.size * len(UNIT), socket.MSG_WAITALL))
+            line.sendall(YES * PROOF_BYTES)
+            heard.append(line.recv(1 << 16))
+
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"\0{address[0]}")
+        door.listen()
+        thief = threading.Thread(target=steal, args=[door])
+        thief.start()
+        assert posted(address, UNIT) is None
+        thief.join()
+    assert address[1] not in heard[0] and heard[1] == b""
 
 
 def test_a_sender_who_does_not_hear_that_it_was_taken_gives_it_to_spark_alone(
@@ -142,8 +195,8 @@ def test_a_sender_who_does_not_hear_that_it_was_taken_gives_it_to_spark_alone(
 ) -> None:
     taken = mailbox_module._received  # pyright: ignore[reportPrivateUsage]
 
-    def slow(line: socket.socket, count: int) -> Any:
-        found = taken(line, count)
+    def slow(line: socket.socket, count: int, **given: Any) -> Any:
+        found = taken(line, count, **given)
         if count == sum(len(packet) for _, packet in UNIT):
             time.sleep(0.5)
         return found
@@ -159,7 +212,7 @@ def test_nobody_is_there_any_more() -> None:
     before = threading.active_count()
     with Mailbox() as mailbox:
         _put_in_time(mailbox)
-        address = mailbox.address
+        address = _address(mailbox)
     assert posted(address, UNIT) is None
     assert threading.active_count() == before
 
@@ -177,3 +230,27 @@ def test_a_process_that_is_killed_leaves_no_door() -> None:
         process.kill()
         process.wait()
     assert posted((path, bytes.fromhex(word)), UNIT) is None
+
+
+def test_where_there_are_no_such_sockets_spark_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: Any) -> None:
+        raise OSError("no such address")
+
+    monkeypatch.setattr(mailbox_module.socket, "socket", type("NoSocket", (socket.socket,), {"bind": refused}))
+    before = threading.active_count()
+    with Mailbox() as mailbox:
+        assert (mailbox.address, threading.active_count()) == (None, before)
+
+
+def test_a_process_with_too_many_open_files_for_a_while_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [OSError("too many open files")] * 2
+
+    class Full(socket.socket):
+        def accept(self) -> Any:
+            if failures:
+                raise failures.pop()
+            return super().accept()
+
+    monkeypatch.setattr(mailbox_module.socket, "socket", Full)
+    with Mailbox() as mailbox:
+        _put_in_time(mailbox)

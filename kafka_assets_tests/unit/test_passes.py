@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -150,6 +150,14 @@ def test_what_arrives_is_given_in_tables_of_bounded_size_however_it_arrives(cuts
     assert all(0 < part.nbytes <= 160 for part in found)
     assert len(found) <= 14, "and not smaller than they must be"
     assert [part.num_rows for part in bounded(iter(parts), whole.schema, room=1)] == [1] * 100
+
+
+def test_a_few_large_rows_among_many_small_ones_come_in_tables_of_bounded_size_too() -> None:
+    part = pa.record_batch({"note": ["x"] * 990 + ["y" * 1_000] * 10})
+    found = list(bounded([part], part.schema, room=2_000))
+    assert [one for table in found for one in table.column("note").to_pylist()] == part.column(0).to_pylist()
+    assert max(table.nbytes for table in found) <= 2 * 2_000
+    assert len(found) <= 20
 
 
 def test_of_nothing_that_arrives_there_is_one_table_with_its_columns() -> None:
@@ -505,6 +513,36 @@ def test_a_classic_query_that_is_ended_early_says_nothing_of_that(monkeypatch: p
     parts.close()
     with pytest.raises(ValueError, match="Broken pipe"):
         list(arriving(cast("Any", Frame())))
+
+
+def test_what_a_classic_query_gives_is_read_before_somebody_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all other queries of its session wait: those of a chunk's bad records, and of the query that is next."""
+    read: list[int] = []
+
+    class Frame:
+        @property
+        def _jdf(self) -> Frame:
+            return self
+
+        def collectAsArrowToPython(self) -> tuple[int, str, Frame]:  # noqa: N802 - Java's name
+            return 1, "", self
+
+        def getResult(self) -> None:  # noqa: N802 - Java's name
+            pass
+
+    @contextmanager
+    def load(*given: object) -> Generator[Iterator[pa.RecordBatch]]:
+        yield (read.append(at) or pa.record_batch({"a": [at]}) for at in range(5))
+
+    monkeypatch.setattr(pyspark.util, "_load_from_socket", load)
+    monkeypatch.setattr(captured, "unwrap_spark_exception", nullcontext)
+    with closing(arriving(cast("Any", Frame()))) as parts:
+        first = next(parts)
+        deadline = time.monotonic() + 20
+        while len(read) < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(read) == 5
+        assert [part.column(0)[0].as_py() for part in (first, *parts)] == list(range(5))
 
 
 def test_headers_come_in_two_lists_of_the_same_length() -> None:

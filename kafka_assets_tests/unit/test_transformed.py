@@ -57,6 +57,8 @@ class Spark:
         """By what is asked of Spark."""
         self.asked: list[tuple[str, int, int]] = []
         self.held = 0
+        self.rows_each = 1
+        """So many rows the function gives of a record, far from each other."""
         self.selected: list[tuple[str, ...]] = []
         self.room: int | None = None
         monkeypatch.setattr(transformed, "held", self._held)
@@ -117,7 +119,8 @@ class Spark:
                 else:
                     names = plain_schema(self.stream).names if self.stream.scope == "record" else ["id"]
                     packed = made.filter(rows).to_batches()
-                    yield from batches.unpacked(packed, rows_schema(landed_schema(fields), carried), names)
+                    for _ in range(self.rows_each):
+                        yield from batches.unpacked(packed, rows_schema(landed_schema(fields), carried), names)
 
 
 def offsets(chunks: Sequence[Chunk]) -> list[int]:
@@ -229,3 +232,19 @@ def test_rows_without_a_key_are_bad_with_the_records_that_are_held(monkeypatch: 
     monkeypatch.setattr(transformed, "_records", nothing)
     with pytest.raises(CountsDisagree):
         list(spark.fetch())
+
+
+def test_a_record_of_which_two_rows_have_no_key_is_bad_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    upsert = declare(name="orders", topic="orders", target="orders", schema="id BIGINT", mode="upsert", key=["id"])
+    spark = Spark(monkeypatch, upsert)
+    spark.rows_each = 2
+
+    def records(kept: Frame, why: dict[tuple[int, int], Any]) -> list[BadRecord]:
+        return [BadRecord(*place, reason.words, b"k", b"{}", (), None) for place, reason in why.items()]
+
+    monkeypatch.setattr(transformed, "_records", records)
+    for room in (100, 1 << 20):
+        found = list(spark.fetch(room=room))
+        assert sorted(offsets(found)) == sorted([0, 1, 2, 3, 4, 6, 7, 8, 9] * 2)
+        assert [one.offset for chunk in found for one in chunk.bad] == [5]
+        assert sum((part for chunk in found for part in chunk.seen.values()), Seen()).bad == 1
