@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
+from kafka_assets.assets import tick as ticks
 from kafka_assets.assets.by_hand import preview
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.folder import broken_in, load_assets
-from kafka_assets.assets.names import SPARK
+from kafka_assets.assets.names import SPARK, STREAM_TAG
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.run_process import LAUNCHER_TAG, PROCESS_TAG, RunProcess
 from kafka_assets.assets.sensor import the_sensor
@@ -476,6 +478,40 @@ def test_all_quiet_topics_are_looked_at_by_one_transaction(desk: Desk, broker: B
     broker.set("c", 0, 0, 5)
     writes()
     assert rows(desk.engine, "select start_offset, end_offset from kafka_slice") == [(0, 7), (0, 5)]
+
+
+@pytest.mark.parametrize("slow", ["planning", "asking"])
+def test_a_slow_ledger_costs_no_evaluation_its_minute_and_no_stream_its_turn(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    """Dagster ends what takes a minute, and no run comes of what that has asked for, though its tokens are stored."""
+    desk.others = [declare(name=f"s{n}", topic=f"s{n}", target=f"s{n}", schema="id BIGINT") for n in range(8)]
+    names = {stream.name for stream in (desk.stream, *desk.others)}
+    for name in names:
+        broker.set(name, 10)
+    desk.evaluate()  # its cursor is lost; all is known and nothing waits, since these streams let records wait
+    clock, passed = time.monotonic, 0.0
+    where, what = (planner.StreamPlan, "run") if slow == "planning" else (ticks, "request_runs")
+    step: Callable[..., Any] = getattr(where, what)
+
+    def slowly(*given: Any, **named: Any) -> Any:
+        nonlocal passed
+        passed += 9
+        return step(*given, **named)
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+    monkeypatch.setattr(where, what, slowly)
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_progress set pending_since = 0 where planned_through = 0"))
+        connection.execute(text("update kafka_claim set not_before = 0"))
+    arrived = set[str]()
+    for _ in range(4):
+        before = passed
+        found = desk.evaluate()
+        if passed - before < 60:
+            desk.cursor = found.cursor
+            arrived |= {request.tags[STREAM_TAG] for request in found.requests}
+    assert arrived == names
 
 
 def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
