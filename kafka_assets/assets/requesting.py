@@ -18,6 +18,8 @@ from kafka_assets.ledger.stalls import Stall, begin_try
 from kafka_assets.streams import Stream
 
 DUE_PER_TICK = 400
+KEYS_PER_TICK = 1000
+"""So far back is looked which keys stand beside each other in Dagster, however many there are."""
 WAITED_FOR = {dg.DagsterRunStatus.QUEUED: timedelta(hours=1), dg.DagsterRunStatus.STARTING: timedelta(minutes=10)}
 """How long a run may wait in Dagster before its slices are asked for again.
 
@@ -56,8 +58,9 @@ def request_runs(
         return []
     free = free if stalled is None else 1
     max_offsets = max(stream.slices.max_records, MAX_OFFSETS)
-    add_keys(instance, stream, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)])
-    known = places(instance, stream)
+    first = [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)]
+    add_keys(instance, stream, first)
+    known = places(instance, stream, first, most=KEYS_PER_TICK)
     requests: list[dg.RunRequest] = []
     for batch in in_batches(wanted, known, max_offsets=max_offsets):
         if len(requests) == free:
