@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.echo import Echo, echo
 from kafka_assets.assets.planning import StreamPlan, offsets_of, passes
-from kafka_assets.assets.requesting import request_runs
+from kafka_assets.assets.requesting import InDagster, request_runs
 from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
@@ -145,7 +145,14 @@ def tick(
         if caller.spark is not None and no_spark is None:
             standing = _lifted(engine, standing)
         requests = _Requests(
-            result, caller, standing, retired, no_spark=no_spark, engine=engine, instance=instance, log=log
+            result,
+            caller,
+            standing,
+            retired,
+            no_spark=no_spark,
+            engine=engine,
+            in_dagster=InDagster(instance, streams),
+            log=log,
         )
         for stream in _in_time(in_turn, late, until=began + ASKING_SECONDS):
             result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
@@ -256,7 +263,7 @@ class _Requests:
     no_spark: SettingsError | None
     """Why a run would find no Spark."""
     engine: Engine
-    instance: dg.DagsterInstance
+    in_dagster: InDagster
     log: logging.Logger
     until: float = field(default_factory=lambda: time.monotonic() + ADDING_SECONDS)
 
@@ -275,7 +282,7 @@ class _Requests:
             asked = request_runs(
                 self.engine,
                 stream,
-                instance=self.instance,
+                in_dagster=self.in_dagster,
                 topics=() if isinstance(stream, Derived) else topics,
                 upstream=stream.upstream if isinstance(stream, Derived) else None,
                 here=self.caller.here,

@@ -210,6 +210,44 @@ def test_a_run_that_waits_in_dagster_is_waited_for_within_bounds(
     assert len(desk.tick().requests) == 1
 
 
+def test_dagster_is_asked_once_for_the_runs_of_all_streams_and_each_has_its_bound(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = {"schema": "id BIGINT", "slices": {"max_delay": "0ms", "max_records": 10, "runs": 1}}
+    desk.stream = orders(slices={"runs": 1})
+    desk.others = [declare(name=one, topic=one, target=one, **kind) for one in ("a", "b", "c")]
+    for name in ("orders", "a", "b", "c"):
+        broker.set(name, 10, 10)
+    asked: list[str] = []
+    ask = desk.instance.get_run_records
+
+    def asking(filters: dg.RunsFilter, **named: Any) -> Any:
+        asked.append(str(filters.tags))
+        return ask(filters, **named)
+
+    monkeypatch.setattr(desk.instance, "get_run_records", asking)
+
+    def names(found: Tick) -> list[str]:
+        return sorted(request.tags[STREAM_TAG] for request in found.requests)
+
+    first = desk.tick()
+    assert names(first) == ["a", "b", "c", "orders"]
+    assert len(asked) == 1
+    for request in first.requests[:2]:
+        desk.store(request, dg.DagsterRunStatus.QUEUED)
+    desk.hold_no_longer()
+    again = desk.tick()
+    assert len(asked) == 2
+    assert names(again) == sorted(request.tags[STREAM_TAG] for request in first.requests[2:])
+    # So many wait of one stream that the answer for all is cut short: its own are counted, and the others', too.
+    for request in again.requests[:1]:
+        for _ in range(50):
+            desk.store(request, dg.DagsterRunStatus.QUEUED)
+    desk.hold_no_longer()
+    assert names(desk.tick()) == [again.requests[1].tags[STREAM_TAG]]
+    assert len(asked) > 3
+
+
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
 def test_a_run_whose_process_died_with_its_code_server_takes_no_others_place_for_hours(
     desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watched: bool
