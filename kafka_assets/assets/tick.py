@@ -26,7 +26,7 @@ from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable, 
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.gone import GONE, leave_gone
 from kafka_assets.ledger.janitor import end_expired, end_live
-from kafka_assets.ledger.planning import Looked, observe_quiet
+from kafka_assets.ledger.observing import Looked, Observed, observe_known
 from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import given_up, rearm, waiting
 from kafka_assets.ledger.schema import ensure_schema
@@ -200,7 +200,7 @@ def _plan(
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine])
     # What waits of a topic that is gone can be asked for by nobody: it must not take the others' places for ever.
     waits = waiting(engine, assets=[stream.asset for stream in streams], topics=shown(seen))
-    quiet = result.attempt(lambda: observe_quiet(engine, _looks(streams, seen, sources)))
+    observed = result.attempt(lambda: observe_known(engine, _looks(streams, seen, sources)))
     for stream in _in_time(streams, late, until=until):
         plan = StreamPlan(
             stream=stream,
@@ -210,7 +210,7 @@ def _plan(
             partitions=partitions,
             room=max(0, min(stream.slices.per_tick, stream.slices.waiting - waits.get(stream.asset, 0))),
             until=until,
-            quiet=quiet or (),
+            observed=observed or Observed(),
         )
         topics = stream.matching(seen)
         plan.run({topic: seen[topic] for topic in topics}, there=seen.keys())

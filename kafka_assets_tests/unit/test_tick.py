@@ -36,8 +36,11 @@ from kafka_assets.ledger.claims import claim, record_failure, release
 from kafka_assets.ledger.engine import make_engine, read, write
 from kafka_assets.ledger.gone import leave_gone
 from kafka_assets.ledger.health import health
+from kafka_assets.ledger.observing import Looked, observe_known
 from kafka_assets.ledger.publications import find
+from kafka_assets.ledger.sources import known_sources
 from kafka_assets.ledger.stalls import stall, stalls
+from kafka_assets.plan import Offsets
 from kafka_assets.settings import no_spark_known
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import declare
@@ -516,6 +519,14 @@ def test_all_quiet_topics_are_looked_at_by_one_transaction(desk: Desk, broker: B
     broker.set("c", 0, 0, 5)
     writes()
     assert rows(desk.engine, "select start_offset, end_offset from kafka_slice") == [(0, 7), (0, 5)]
+    for name in names:
+        broker.set(name, 8, 8, 8)
+    writes()
+    slices = scalar(desk.engine, "select count(*) from kafka_slice")
+    for name in names:
+        broker.set(name, 9, 9, 9)
+    assert writes() == 1 + 9 + 3, "all looks, each partition's plan, and a token for each stream's run"
+    assert scalar(desk.engine, "select count(*) from kafka_slice") == slices + 9
 
 
 @pytest.mark.parametrize("slow", ["planning", "asking"])
@@ -550,6 +561,42 @@ def test_a_slow_ledger_costs_no_evaluation_its_minute_and_no_stream_its_turn(
             desk.cursor = found.cursor
             arrived |= {request.tags[STREAM_TAG] for request in found.requests}
     assert arrived == names
+
+
+def test_what_waits_for_its_delay_is_looked_at_with_all_others_and_its_time_goes_on(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.stream = orders(slices={"max_delay": "1h", "max_records": 1000})
+    broker.set("orders", 5)
+    desk.tick()
+    [source] = known_sources(desk.engine, [desk.stream.name])[desk.stream.name]
+    broker.set("orders", 7)
+    found = observe_known(desk.engine, [Looked(source, ASSET, {0: Offsets(0, 7, 7)})])
+    [first] = (found.progress_of(source.id) or {}).values()
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 20)
+    [later] = (found.progress_of(source.id) or {}).values()
+    assert (later.pending_ms or 0) - (first.pending_ms or 0) >= 20_000
+    assert rows(desk.engine, "select last_stable, high_watermark from kafka_progress") == [(7, 7)]
+    assert found.quiet == set()
+
+
+def test_what_is_not_all_known_or_is_live_or_retired_is_left_to_its_own_look(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 5, 5)
+    desk.tick()
+    [source] = known_sources(desk.engine, [desk.stream.name])[desk.stream.name]
+    looks = {name: Looked(source, asset, dict.fromkeys(range(parts), Offsets(0, 9, 9))) for name, asset, parts in (
+        ("all", ASSET, 2), ("one more partition", ASSET, 3), ("one fewer", ASSET, 1), ("another group", "other", 2),
+    )}  # fmt: skip
+    assert {name for name, one in looks.items() if observe_known(desk.engine, [one]).progress} == {"all"}
+    for statement in (
+        "update kafka_progress set owner = 'live', owner_lease_until = 1, owner_backend = 'b' where partition = 1",
+        "update kafka_progress set owner = null, owner_lease_until = null, owner_backend = null",
+        "update kafka_source set retired_at = '2026-01-01 00:00:00.000000'",
+    ):
+        changed(desk, statement)
+        live_or_retired = "null" not in statement
+        assert (source.id in observe_known(desk.engine, [looks["all"]]).progress) != live_or_retired
 
 
 def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
