@@ -32,6 +32,7 @@ from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.claims import record_failure, release
 from kafka_assets.ledger.engine import read, write
 from kafka_assets.ledger.fences import Held, kept_alive
+from kafka_assets.ledger.observing import LAST_LOOK_MS
 from kafka_assets.ledger.publications import find
 from kafka_assets.plan import NewSlice, Offsets
 from kafka_assets.records import OFFSET, PARTITION, Chunk, Seen
@@ -75,11 +76,11 @@ class PublishContract:
 
         assert waited(0, looked_ago=timedelta(0)) is None
         assert waited(0, looked_ago=timedelta(seconds=20)) is None
-        assert 20_000 <= (waited(5, looked_ago=timedelta(seconds=20)) or 0) < planning.LAST_LOOK_MS
-        assert 20_000 <= (waited(7, looked_ago=timedelta(0)) or 0) < planning.LAST_LOOK_MS
+        assert 20_000 <= (waited(5, looked_ago=timedelta(seconds=20)) or 0) < LAST_LOOK_MS
+        assert 20_000 <= (waited(7, looked_ago=timedelta(0)) or 0) < LAST_LOOK_MS
         planning.commit_plan(engine, source, 0, expected=0, slices=[NewSlice(0, 7)], asset="orders")
         after_a_pause = waited(9, looked_ago=timedelta(hours=1)) or 0
-        assert planning.LAST_LOOK_MS <= after_a_pause < 3_600_000
+        assert LAST_LOOK_MS <= after_a_pause < 3_600_000
 
     def test_slices_commit_in_any_order_and_committed_through_waits_for_the_lowest(self, engine: Engine) -> None:
         first, second = plan(engine, slices=[(0, 5), (5, 9)])

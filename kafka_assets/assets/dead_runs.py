@@ -37,6 +37,11 @@ def end_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord], *, h
     return {run.run_id for run in dead}
 
 
+def look_dead(records: Sequence[dg.RunRecord]) -> bool:
+    """Whether one of these is dead, unless it holds a lease."""
+    return any(_dead(record) for record in records)
+
+
 def _dead(record: dg.RunRecord) -> bool:
     run, since = record.dagster_run, record.update_timestamp
     if run.status is dg.DagsterRunStatus.STARTED and record.start_time is not None:

@@ -15,6 +15,7 @@ from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable, 
 from kafka_assets.ledger import planning as ledger
 from kafka_assets.ledger.behind import backlogs, database_ms, policy_of
 from kafka_assets.ledger.meeting import meet_topics, origins
+from kafka_assets.ledger.observing import Observed
 from kafka_assets.ledger.sources import Source
 from kafka_assets.plan import Backlog, NewSlice, Offsets, Policy, Progress, SkipPolicy, in_turns, plan_partition
 from kafka_assets.streams import Stream
@@ -38,8 +39,8 @@ class StreamPlan:
     """How many slices the tick may plan."""
     until: float
     """On the monotonic clock: when it must be done, since Dagster ends an evaluation that takes a minute."""
-    quiet: Collection[int] = ()
-    """The sources of which there is nothing to plan, and the look at them is written down."""
+    observed: Observed = field(default_factory=Observed)
+    """The sources of which the look is written down already."""
     troubles: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     """What is left to others."""
@@ -66,7 +67,7 @@ class StreamPlan:
             )
         candidates: dict[Where, Candidate] = {}
         for topic, source in self._sources(found).items():
-            if source.id in self.quiet:
+            if source.id in self.observed.quiet:
                 continue
             with self._told():
                 candidates.update(self._candidates(source, found[topic]))
@@ -89,9 +90,11 @@ class StreamPlan:
 
     def _candidates(self, source: Source, found: TopicOffsets) -> dict[Where, Candidate]:
         offsets = offsets_of(found)
-        fresh = offsets.keys() - self.partitions.get(source.id, set())
-        begin = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
-        progress = self._progress(source, offsets, begin)
+        progress = self.observed.progress_of(source.id)
+        if progress is None:
+            fresh = offsets.keys() - self.partitions.get(source.id, set())
+            begin = self._origins(source, sorted(fresh), offsets=offsets) if fresh else {}
+            progress = self._progress(source, offsets, begin)
         offsets = self._confirmed(source, offsets, progress)
         policy = Policy(
             max_records=self.stream.slices.max_records,

@@ -39,9 +39,10 @@ def replay(runner: Runner, stream: Stream, keys: Sequence[SliceKey], *, force: b
     as when Spark or the database is away, all that is left is not tried: it would fail by the same.
     """
     done = Replayed()
-    add_keys(runner.instance, stream, [str(key) for key in keys])
+    named = [str(key) for key in keys]
+    add_keys(runner.instance, stream, named)
     wanted = [Due(number, key, attempt=0, token=None) for number, key in enumerate(keys)]
-    for batch in in_batches(wanted, places(runner.instance, stream), max_offsets=MAX_OFFSETS):
+    for batch in in_batches(wanted, places(runner.instance, stream, named), max_offsets=MAX_OFFSETS):
         _land(runner, stream, [one.key for one in batch], done, force=force)
     return done
 

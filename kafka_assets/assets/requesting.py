@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import dagster as dg
 from sqlalchemy import Engine
 
 from kafka_assets.assets.batches import MAX_OFFSETS, in_batches, urgent
-from kafka_assets.assets.dead_runs import end_dead, now
+from kafka_assets.assets.dead_runs import end_dead, look_dead, now
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import STREAM_TAG
 from kafka_assets.assets.run_tags import run_tags, token_of
@@ -18,6 +20,8 @@ from kafka_assets.ledger.stalls import Stall, begin_try
 from kafka_assets.streams import Stream
 
 DUE_PER_TICK = 400
+KEYS_PER_TICK = 1000
+"""So far back is looked which keys stand beside each other in Dagster, however many there are."""
 WAITED_FOR = {dg.DagsterRunStatus.QUEUED: timedelta(hours=1), dg.DagsterRunStatus.STARTING: timedelta(minutes=10)}
 """How long a run may wait in Dagster before its slices are asked for again.
 
@@ -27,11 +31,15 @@ Nobody waits in another state: a run that was made and never started is that of 
 IN_FLIGHT = (*WAITED_FOR, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED)
 
 
+FRESH_SECONDS = 5
+"""So long it counts what Dagster has said of all streams' runs: as long as it would be between two ticks."""
+
+
 def request_runs(
     engine: Engine,
     stream: Stream,
     *,
-    instance: dg.DagsterInstance,
+    in_dagster: InDagster,
     topics: Collection[str] = (),
     upstream: str | None = None,
     here: bool = False,
@@ -49,15 +57,16 @@ def request_runs(
     wanted = due(engine, asset=stream.asset, topics=topics, upstream=upstream, limit=DUE_PER_TICK)
     if not wanted:
         return []
-    to_come, busy = _in_flight(engine, stream, instance=instance, here=here)
+    to_come, busy = _in_flight(engine, stream, in_dagster=in_dagster, here=here)
     free = stream.slices.runs - busy
     wanted = [one for one in wanted if one.token is None or one.token not in to_come]
     if free <= 0 or not wanted or (stalled is not None and (busy or not begin_try(engine, stalled))):
         return []
     free = free if stalled is None else 1
     max_offsets = max(stream.slices.max_records, MAX_OFFSETS)
-    add_keys(instance, stream, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)])
-    known = places(instance, stream)
+    instance, first = in_dagster.instance, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)]
+    add_keys(instance, stream, first)
+    known = places(instance, stream, first, most=KEYS_PER_TICK)
     requests: list[dg.RunRequest] = []
     for batch in in_batches(wanted, known, max_offsets=max_offsets):
         if len(requests) == free:
@@ -68,21 +77,60 @@ def request_runs(
     return requests
 
 
-def _in_flight(
-    engine: Engine, stream: Stream, *, instance: dg.DagsterInstance, here: bool
-) -> tuple[set[str | None], int]:
+@dataclass
+class InDagster:
+    """The runs that Dagster has under way, of all of these streams: asked for at once, when the first is asked of."""
+
+    instance: dg.DagsterInstance
+    streams: Sequence[Stream]
+    _found: Mapping[str, Sequence[dg.RunRecord]] | None = None
+    _asked: float = 0.0
+
+    def of(self, stream: Stream) -> Sequence[dg.RunRecord]:
+        """The newest runs of a stream, ten times as many as may land it; by an answer that is not old yet.
+
+        Where so many are under way that the answer was cut short, and where one of them looks dead, which it may only
+        have done then, Dagster is asked of the stream alone.
+        """
+        if self._found is None or time.monotonic() - self._asked > FRESH_SECONDS:
+            self._asked, self._found = time.monotonic(), self._all()
+        mine = self._found.get(stream.name)
+        if mine is None or look_dead(mine):
+            return self._ask([stream])
+        return mine[: _most(stream)]
+
+    def _all(self) -> Mapping[str, Sequence[dg.RunRecord]]:
+        """By the streams of which all was told."""
+        records = self._ask(self.streams)
+        if len(records) >= sum(map(_most, self.streams)):
+            return {}
+        found: dict[str, list[dg.RunRecord]] = {stream.name: [] for stream in self.streams}
+        for record in records:
+            found.setdefault(record.dagster_run.tags[STREAM_TAG], []).append(record)
+        return found
+
+    def _ask(self, streams: Sequence[Stream]) -> Sequence[dg.RunRecord]:
+        return self.instance.get_run_records(
+            dg.RunsFilter(tags={STREAM_TAG: [stream.name for stream in streams]}, statuses=list(IN_FLIGHT)),
+            limit=sum(map(_most, streams)),
+        )
+
+
+def _most(stream: Stream) -> int:
+    return 10 * stream.slices.runs
+
+
+def _in_flight(engine: Engine, stream: Stream, *, in_dagster: InDagster, here: bool) -> tuple[set[str | None], int]:
     """The tokens of runs that are still to come, and how many runs of the stream there are.
 
     What Dagster says of a run is an echo: it believes in a dead one for a long time. A run counts while it holds
     a lease in the ledger; before, for as long as the request that made it is not made again; and after that only
     while it waits in Dagster, for so long as somebody may wait there.
     """
-    records = instance.get_run_records(
-        dg.RunsFilter(tags={STREAM_TAG: stream.name}, statuses=list(IN_FLIGHT)), limit=10 * stream.slices.runs
-    )
+    records = in_dagster.of(stream)
     tokens = {record.dagster_run.run_id: token_of(record.dagster_run.tags) for record in records}
     holding = live_runs(engine, asset=stream.asset)
-    dead = end_dead(instance, records, holding=holding)
+    dead = end_dead(in_dagster.instance, records, holding=holding)
     waiting = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
     to_come, asked = waiting - dead, asked_for(engine, asset=stream.asset)
     landing = holding | {run_id for run_id, token in tokens.items() if token in asked}

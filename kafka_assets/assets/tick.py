@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.echo import Echo, echo
 from kafka_assets.assets.planning import StreamPlan, offsets_of, passes
-from kafka_assets.assets.requesting import request_runs
+from kafka_assets.assets.requesting import InDagster, request_runs
 from kafka_assets.assets.run_retention import forget_runs
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.offsets import Observation, TopicOffsets, observe, observe_chosen
@@ -26,7 +26,7 @@ from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, Retryable, 
 from kafka_assets.ledger.derived import add_publications
 from kafka_assets.ledger.gone import GONE, leave_gone
 from kafka_assets.ledger.janitor import end_expired, end_live
-from kafka_assets.ledger.planning import Looked, observe_quiet
+from kafka_assets.ledger.observing import Looked, Observed, observe_known
 from kafka_assets.ledger.readers import refused
 from kafka_assets.ledger.requests import given_up, rearm, waiting
 from kafka_assets.ledger.schema import ensure_schema
@@ -38,6 +38,10 @@ from kafka_assets.verdicts import UNSEEN_MS
 
 PLANNING_SECONDS = 25
 """Of the minute that Dagster gives an evaluation; what is not planned by then is first in the next tick."""
+
+ASKING_SECONDS = 40
+"""Of the same minute, from its beginning: in one that takes longer Dagster hears of no run that was asked for, while
+the stored tokens keep their slices from being asked for again. Whose turn it is then is first in the next tick."""
 
 ADDING_SECONDS = 10
 """Of the same minute: a downstream that is declared late gets the publications of a long history bit by bit."""
@@ -113,6 +117,7 @@ def tick(
     is planned. Without a broker nothing is planned and no
     run is asked for: it could only fail. Dagster is told all the same.
     """
+    began = time.monotonic()
     ensure_schema(engine)
     result = Tick(troubles=[*end_expired(engine, log=log), *end_live(engine, log=log)])
     at = Cursor.parse(cursor)
@@ -121,14 +126,16 @@ def tick(
     result.refused = frozenset(wrong)
     streams = [stream for stream in streams if stream.name not in wrong]
     if streams:
-        roots = roots_of(streams)
+        in_turn, late = _in_turn(streams, at.turn), set[str]()
+        roots = roots_of(in_turn)
         connected = result.attempt(connection if callable(connection) else lambda: connection)
         sources = known_sources(engine, [stream.name for stream in roots])
         active = {one.topic for mine in sources.values() for one in mine if not one.retired}
         seen = result.attempt(lambda: (look or observe_all)(connected, roots, active)) if connected and roots else None
         there = shown(seen) if seen else set[str]()
         if connected and seen is not None:
-            _plan(result, _in_turn(roots, at.turn), seen, sources=sources, engine=engine, connection=connected)
+            until = began + PLANNING_SECONDS
+            late |= _plan(result, roots, seen, sources=sources, engine=engine, connection=connected, until=until)
         if result.planned:
             caller.planned()
         instance = instance() if callable(instance) else instance
@@ -138,13 +145,21 @@ def tick(
         if caller.spark is not None and no_spark is None:
             standing = _lifted(engine, standing)
         requests = _Requests(
-            result, caller, standing, retired, no_spark=no_spark, engine=engine, instance=instance, log=log
+            result,
+            caller,
+            standing,
+            retired,
+            no_spark=no_spark,
+            engine=engine,
+            in_dagster=InDagster(instance, streams),
+            log=log,
         )
-        for stream in _in_turn(streams, at.turn):
+        for stream in _in_time(in_turn, late, until=began + ASKING_SECONDS):
             result.attempt(lambda one=stream: requests.ask(one, there), stream=stream.name)
         told = result.attempt(lambda: _tell(result, streams, at, engine=engine, instance=instance))
-        _forget(instance, _in_turn(streams, at.turn)[0], log=log)
-        at = replace(told.cursor if told else at, turn=(at.turn + 1) % len(streams))
+        _forget(instance, in_turn[0], log=log)
+        result.unsettled |= bool(late)
+        at = replace(told.cursor if told else at, turn=(at.turn + _served(in_turn, late)) % len(streams))
         at = at.answered() if seen is not None or not roots else at.unanswered()
         result.out_seconds = at.out_seconds
     result.cursor = at.written()
@@ -178,13 +193,15 @@ def _plan(
     sources: Mapping[str, Sequence[Source]],
     engine: Engine,
     connection: Connection,
-) -> None:
-    until = time.monotonic() + PLANNING_SECONDS
+    until: float,
+) -> set[str]:
+    """Plan one stream after the other; the names of those that there was no time for."""
+    late = set[str]()
     partitions = known_partitions(engine, [one.id for mine in sources.values() for one in mine])
     # What waits of a topic that is gone can be asked for by nobody: it must not take the others' places for ever.
     waits = waiting(engine, assets=[stream.asset for stream in streams], topics=shown(seen))
-    quiet = result.attempt(lambda: observe_quiet(engine, _looks(streams, seen, sources)))
-    for stream in streams:
+    observed = result.attempt(lambda: observe_known(engine, _looks(streams, seen, sources)))
+    for stream in _in_time(streams, late, until=until):
         plan = StreamPlan(
             stream=stream,
             engine=engine,
@@ -193,7 +210,7 @@ def _plan(
             partitions=partitions,
             room=max(0, min(stream.slices.per_tick, stream.slices.waiting - waits.get(stream.asset, 0))),
             until=until,
-            quiet=quiet or (),
+            observed=observed or Observed(),
         )
         topics = stream.matching(seen)
         plan.run({topic: seen[topic] for topic in topics}, there=seen.keys())
@@ -204,6 +221,7 @@ def _plan(
         result.skipped += plan.skipped
         result.planned += plan.planned
         result.unsettled |= plan.unsettled
+    return late
 
 
 def _looks(
@@ -245,7 +263,7 @@ class _Requests:
     no_spark: SettingsError | None
     """Why a run would find no Spark."""
     engine: Engine
-    instance: dg.DagsterInstance
+    in_dagster: InDagster
     log: logging.Logger
     until: float = field(default_factory=lambda: time.monotonic() + ADDING_SECONDS)
 
@@ -264,7 +282,7 @@ class _Requests:
             asked = request_runs(
                 self.engine,
                 stream,
-                instance=self.instance,
+                in_dagster=self.in_dagster,
                 topics=() if isinstance(stream, Derived) else topics,
                 upstream=stream.upstream if isinstance(stream, Derived) else None,
                 here=self.caller.here,
@@ -356,6 +374,20 @@ def _in_turn(streams: Sequence[Stream], turn: int) -> list[Stream]:
     """Each stream is the first once: where a tick runs out of time, it is not the same ones that wait."""
     at = turn % len(streams)
     return [*streams[at:], *streams[:at]]
+
+
+def _in_time(streams: Sequence[Stream], late: set[str], *, until: float) -> Iterator[Stream]:
+    """The first of these, and the others while there is time, on the monotonic clock; the rest are `late`."""
+    for number, stream in enumerate(streams):
+        if number and time.monotonic() > until:
+            late.update(one.name for one in streams[number:])
+            return
+        yield stream
+
+
+def _served(streams: Sequence[Stream], late: Collection[str]) -> int:
+    """So many that stand before the first that is late, which begins the next tick; one where nobody is late."""
+    return next((number for number, one in enumerate(streams) if one.name in late), 1)
 
 
 def sensor_result(found: Tick) -> dg.SensorResult:

@@ -28,6 +28,7 @@ from kafka_assets.ledger.health import health
 from kafka_assets.ledger.janitor import end_expired, end_live
 from kafka_assets.ledger.last_committed import next_offsets
 from kafka_assets.ledger.leases import Lease, ready, take
+from kafka_assets.ledger.observing import Looked, observe_known
 from kafka_assets.ledger.publications import Publication, find, results
 from kafka_assets.ledger.quarantined import quarantine_reasons, quarantined
 from kafka_assets.ledger.rendering import split
@@ -99,6 +100,7 @@ class Desk:
         return {
             "tick: sources": self._sources,
             "tick: observe 10 partitions": self._observe,
+            "tick: observe all that is known": self._observe_known,
             "tick: plan 10 slices": self._plan,
             "tick: publications that assets lack": self._lacking,
             "tick: what is due": self._due,
@@ -136,6 +138,15 @@ class Desk:
         new = {partition: end + _topic(LANDED).size for partition, end in ends.items()}
         at = {partition: Offsets(0, end, end) for partition, end in new.items()}
         planning.observe(self.engine, self.history.sources[LANDED], offsets=at, origins={}, asset=LANDED)
+
+    def _observe_known(self) -> None:
+        looks: list[Looked] = []
+        for name, ends in self.ends.items():
+            # Of every second one there are new records.
+            new = {partition: end + len(looks) % 2 for partition, end in ends.items()}
+            at = {partition: Offsets(0, end, end) for partition, end in new.items()}
+            looks.append(Looked(self.history.sources[name], name, at))
+        observe_known(self.engine, looks)
 
     def _plan(self) -> None:
         self.plan(LANDED, count=1)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, Row, bindparam, case, func, insert, literal, select, update
+from sqlalchemy import Connection, Engine, insert, literal, select, update
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.committed import advance_all
 from kafka_assets.ledger.constructs import now_ms, now_ts
-from kafka_assets.ledger.engine import read, write
-from kafka_assets.ledger.publications import batches, lock_rows
+from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.observing import looked_at, progress_in, standing, write_down
+from kafka_assets.ledger.publications import lock_rows
 from kafka_assets.ledger.sources import Source, make_sources, require_not_retired
 from kafka_assets.ledger.windows import close_windows, tail_of
 from kafka_assets.plan import NewSlice, Offsets, Progress
 from kafka_assets.slices import SliceKey
-
-LAST_LOOK_MS = 60_000
-"""After a longer pause, new records are taken to wait for so long and not for all of it: nobody saw them come."""
 
 
 def resolve_source(engine: Engine, *, stream: str, topic: str, topic_id: str) -> Source:
@@ -59,102 +54,12 @@ def observe(
                         observed_at=now_ts(),
                     )
                 )
-        stable = bindparam("stable", type_=BigInteger)
-        # What was not there at the last look may have come right after it: nobody waits a tick longer than declared.
-        since = func.coalesce(p.c.pending_since, bindparam("looked", type_=BigInteger), now_ms())
-        offsets = {place: offsets[place] for place in _unlocked(connection, source) if place in offsets}
-        if offsets:
-            connection.execute(  # one call, however many partitions
-                update(p)
-                .where(p.c.source_id == source.id, p.c.partition == bindparam("place"))
-                .values(
-                    log_start=bindparam("first"),
-                    last_stable=stable,
-                    high_watermark=bindparam("end"),
-                    observed_at=now_ts(),
-                    pending_since=case((stable > p.c.planned_through, since), else_=None),
-                ),
-                [
-                    {
-                        "place": place,
-                        "first": at.log_start,
-                        "stable": at.last_stable,
-                        "end": at.high_watermark,
-                        "looked": seen.get(place),
-                    }
-                    for place, at in sorted(offsets.items())
-                ],
-            )
+        here = [place for place in _unlocked(connection, source) if place in offsets]
+        if here:
+            write_down(connection, [(source.id, place, offsets[place], seen.get(place)) for place in here])
         _add_committed_rows(connection, source.id, asset=asset)
-        rows = connection.execute(
-            select(
-                p.c.partition,
-                p.c.planned_through,
-                now_ms() - p.c.pending_since,
-                case((p.c.owner_lease_until > now_ms(), p.c.owner)),
-            ).where(p.c.source_id == source.id)
-        ).all()
-    return {row[0]: Progress(planned_through=row[1], pending_ms=row[2], owner=row[3]) for row in rows}
-
-
-@dataclass(frozen=True)
-class Looked:
-    """What the broker says now of a source, and the asset that lands it."""
-
-    source: Source
-    asset: str
-    offsets: Mapping[int, Offsets]
-
-
-def observe_quiet(engine: Engine, looks: Sequence[Looked]) -> set[int]:
-    """The ids of the sources of which there is nothing new, nothing to plan and nothing that waits to be planned.
-
-    That they were looked at is written down for all of them by one transaction: a hundred quiet topics would be as
-    many in each tick. What a live consumer lands, or somebody has locked, is left to `observe`.
-    """
-    g, d = t.progress.c, t.committed.c
-    known: dict[tuple[int, str], dict[int, Row[Any]]] = {}
-    with read(engine) as connection:
-        for some in batches(looks):
-            rows = connection.execute(
-                select(
-                    d.asset, g.source_id, g.partition, g.planned_through, g.log_start, g.last_stable, g.high_watermark,
-                    g.pending_since, g.owner,
-                )
-                .join_from(t.progress, t.committed, (d.source_id == g.source_id) & (d.partition == g.partition))
-                .where(
-                    g.source_id.in_([one.source.id for one in some]), d.asset.in_(sorted({one.asset for one in some}))
-                )
-            )  # fmt: skip
-            for row in rows:
-                known.setdefault((row.source_id, row.asset), {})[row.partition] = row
-    quiet = {one.source.id: one for one in looks if _nothing_new(one, known.get((one.source.id, one.asset), {}))}
-    seen: set[int] = set()
-    for some in batches(sorted(quiet)):
-        with write(engine) as connection:
-            locked = connection.execute(
-                select(g.source_id, g.partition)
-                .where(g.source_id.in_(some))
-                .order_by(g.source_id, g.partition)
-                .with_for_update(key_share=True, skip_locked=True)
-            ).all()
-            held = Counter(row.source_id for row in locked)
-            mine = [number for number in some if held[number] == len(quiet[number].offsets)]
-            if mine:
-                connection.execute(update(t.progress).where(g.source_id.in_(mine)).values(observed_at=now_ts()))
-            seen.update(mine)
-    return seen
-
-
-def _nothing_new(look: Looked, known: Mapping[int, Row[Any]]) -> bool:
-    return look.offsets.keys() == known.keys() and all(
-        (at.log_start, at.last_stable, at.high_watermark) == (row.log_start, row.last_stable, row.high_watermark)
-        and at.log_start <= row.planned_through
-        and at.last_stable <= row.planned_through <= at.high_watermark
-        and row.pending_since is None
-        and row.owner is None
-        for at, row in ((look.offsets[place], known[place]) for place in known)
-    )
+        rows = connection.execute(standing([source.id])).all()
+    return {row.partition: progress_in(row) for row in rows}
 
 
 def _unlocked(connection: Connection, source: Source) -> list[int]:
@@ -171,10 +76,7 @@ def _last_looks(connection: Connection, source: Source) -> dict[int, int]:
     """By partition when the broker was last asked, in ms on the database's clock; not longer ago than counts."""
     p = t.progress
     rows = connection.execute(select(p.c.partition, p.c.observed_at, now_ms()).where(p.c.source_id == source.id)).all()
-    return {
-        partition: min(max(round(observed.timestamp() * 1000), now - LAST_LOOK_MS), now)
-        for partition, observed, now in rows
-    }
+    return {partition: looked_at(observed, now) for partition, observed, now in rows}
 
 
 def commit_plan(

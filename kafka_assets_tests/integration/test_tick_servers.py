@@ -6,11 +6,15 @@ import threading
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from kafka_assets.errors import LedgerBusy
 from kafka_assets.ledger import requests
+from kafka_assets.ledger.engine import write
+from kafka_assets.ledger.observing import Looked, observe_known
 from kafka_assets.ledger.sources import known_sources, make_sources
+from kafka_assets.plan import Offsets
+from kafka_assets.streams import declare
 from kafka_assets_tests.ledgers import rows, scalar
 from kafka_assets_tests.ticking import Desk, answering, orders
 
@@ -61,6 +65,29 @@ def test_two_sensors_at_once_plan_each_offset_once(engine: Engine, monkeypatch: 
             desk.settle()
         exact(engine, records=150)
         assert desks[0].told == desks[1].told == set(desks[0].keys)
+
+
+@pytest.mark.parametrize("table", ["kafka_source", "kafka_progress"])
+def test_a_stream_that_somebody_has_locked_keeps_no_other_from_being_observed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        desk = Desk(engine, instance, answering(monkeypatch), orders())
+        desk.others = [declare(name=one, topic=one, target=one, schema="id BIGINT") for one in ("a", "b")]
+        names = ("orders", "a", "b")
+        for name in names:
+            desk.broker.set(name, 5, 5)
+        desk.tick()
+        known = {stream: source for stream, [source] in known_sources(engine, names).items()}
+        looks = [Looked(known[name], name, dict.fromkeys((0, 1), Offsets(0, 9, 9))) for name in names]
+        column = "id" if table == "kafka_source" else "source_id"
+        with write(engine) as locking:
+            locking.execute(text(f"select * from {table} where {column} = {known['a'].id} for update")).all()
+            found = observe_known(engine, looks)
+        assert found.progress.keys() == {known["orders"].id, known["b"].id}
+        seen = "select source_id from kafka_progress where last_stable = 9 group by source_id order by source_id"
+        assert [source for [source] in rows(engine, seen)] == sorted(found.progress)
+        assert observe_known(engine, looks).progress.keys() == {one.id for one in known.values()}
 
 
 def test_two_sensors_that_meet_a_topic_at_once_make_one_source(engine: Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
+from kafka_assets.assets import tick as ticks
 from kafka_assets.assets.by_hand import preview
 from kafka_assets.assets.cursor import Cursor
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.definitions import build_definitions
 from kafka_assets.assets.folder import broken_in, load_assets
-from kafka_assets.assets.names import SPARK
+from kafka_assets.assets.names import SPARK, STREAM_TAG
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.run_process import LAUNCHER_TAG, PROCESS_TAG, RunProcess
 from kafka_assets.assets.sensor import the_sensor
@@ -34,8 +36,11 @@ from kafka_assets.ledger.claims import claim, record_failure, release
 from kafka_assets.ledger.engine import make_engine, read, write
 from kafka_assets.ledger.gone import leave_gone
 from kafka_assets.ledger.health import health
+from kafka_assets.ledger.observing import Looked, observe_known
 from kafka_assets.ledger.publications import find
+from kafka_assets.ledger.sources import known_sources
 from kafka_assets.ledger.stalls import stall, stalls
+from kafka_assets.plan import Offsets
 from kafka_assets.settings import no_spark_known
 from kafka_assets.slices import SliceKey
 from kafka_assets.streams import declare
@@ -206,6 +211,44 @@ def test_a_run_that_waits_in_dagster_is_waited_for_within_bounds(
     assert desk.tick().requests == []
     desk.later(monkeypatch, minutes=tired)
     assert len(desk.tick().requests) == 1
+
+
+def test_dagster_is_asked_once_for_the_runs_of_all_streams_and_each_has_its_bound(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = {"schema": "id BIGINT", "slices": {"max_delay": "0ms", "max_records": 10, "runs": 1}}
+    desk.stream = orders(slices={"runs": 1})
+    desk.others = [declare(name=one, topic=one, target=one, **kind) for one in ("a", "b", "c")]
+    for name in ("orders", "a", "b", "c"):
+        broker.set(name, 10, 10)
+    asked: list[str] = []
+    ask = desk.instance.get_run_records
+
+    def asking(filters: dg.RunsFilter, **named: Any) -> Any:
+        asked.append(str(filters.tags))
+        return ask(filters, **named)
+
+    monkeypatch.setattr(desk.instance, "get_run_records", asking)
+
+    def names(found: Tick) -> list[str]:
+        return sorted(request.tags[STREAM_TAG] for request in found.requests)
+
+    first = desk.tick()
+    assert names(first) == ["a", "b", "c", "orders"]
+    assert len(asked) == 1
+    for request in first.requests[:2]:
+        desk.store(request, dg.DagsterRunStatus.QUEUED)
+    desk.hold_no_longer()
+    again = desk.tick()
+    assert len(asked) == 2
+    assert names(again) == sorted(request.tags[STREAM_TAG] for request in first.requests[2:])
+    # So many wait of one stream that the answer for all is cut short: its own are counted, and the others', too.
+    for request in again.requests[:1]:
+        for _ in range(50):
+            desk.store(request, dg.DagsterRunStatus.QUEUED)
+    desk.hold_no_longer()
+    assert names(desk.tick()) == [again.requests[1].tags[STREAM_TAG]]
+    assert len(asked) > 3
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
@@ -476,6 +519,84 @@ def test_all_quiet_topics_are_looked_at_by_one_transaction(desk: Desk, broker: B
     broker.set("c", 0, 0, 5)
     writes()
     assert rows(desk.engine, "select start_offset, end_offset from kafka_slice") == [(0, 7), (0, 5)]
+    for name in names:
+        broker.set(name, 8, 8, 8)
+    writes()
+    slices = scalar(desk.engine, "select count(*) from kafka_slice")
+    for name in names:
+        broker.set(name, 9, 9, 9)
+    assert writes() == 1 + 9 + 3, "all looks, each partition's plan, and a token for each stream's run"
+    assert scalar(desk.engine, "select count(*) from kafka_slice") == slices + 9
+
+
+@pytest.mark.parametrize("slow", ["planning", "asking"])
+def test_a_slow_ledger_costs_no_evaluation_its_minute_and_no_stream_its_turn(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    """Dagster ends what takes a minute, and no run comes of what that has asked for, though its tokens are stored."""
+    desk.others = [declare(name=f"s{n}", topic=f"s{n}", target=f"s{n}", schema="id BIGINT") for n in range(8)]
+    names = {stream.name for stream in (desk.stream, *desk.others)}
+    for name in names:
+        broker.set(name, 10)
+    desk.evaluate()  # its cursor is lost; all is known and nothing waits, since these streams let records wait
+    clock, passed = time.monotonic, 0.0
+    where, what = (planner.StreamPlan, "run") if slow == "planning" else (ticks, "request_runs")
+    step: Callable[..., Any] = getattr(where, what)
+
+    def slowly(*given: Any, **named: Any) -> Any:
+        nonlocal passed
+        passed += 9
+        return step(*given, **named)
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+    monkeypatch.setattr(where, what, slowly)
+    with write(desk.engine) as connection:
+        connection.execute(text("update kafka_progress set pending_since = 0 where planned_through = 0"))
+        connection.execute(text("update kafka_claim set not_before = 0"))
+    arrived = set[str]()
+    for _ in range(4):
+        before = passed
+        found = desk.evaluate()
+        if passed - before < 60:
+            desk.cursor = found.cursor
+            arrived |= {request.tags[STREAM_TAG] for request in found.requests}
+    assert arrived == names
+
+
+def test_what_waits_for_its_delay_is_looked_at_with_all_others_and_its_time_goes_on(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.stream = orders(slices={"max_delay": "1h", "max_records": 1000})
+    broker.set("orders", 5)
+    desk.tick()
+    [source] = known_sources(desk.engine, [desk.stream.name])[desk.stream.name]
+    broker.set("orders", 7)
+    found = observe_known(desk.engine, [Looked(source, ASSET, {0: Offsets(0, 7, 7)})])
+    [first] = (found.progress_of(source.id) or {}).values()
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 20)
+    [later] = (found.progress_of(source.id) or {}).values()
+    assert (later.pending_ms or 0) - (first.pending_ms or 0) >= 20_000
+    assert rows(desk.engine, "select last_stable, high_watermark from kafka_progress") == [(7, 7)]
+    assert found.quiet == set()
+
+
+def test_what_is_not_all_known_or_is_live_or_retired_is_left_to_its_own_look(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 5, 5)
+    desk.tick()
+    [source] = known_sources(desk.engine, [desk.stream.name])[desk.stream.name]
+    looks = {name: Looked(source, asset, dict.fromkeys(range(parts), Offsets(0, 9, 9))) for name, asset, parts in (
+        ("all", ASSET, 2), ("one more partition", ASSET, 3), ("one fewer", ASSET, 1), ("another group", "other", 2),
+    )}  # fmt: skip
+    assert {name for name, one in looks.items() if observe_known(desk.engine, [one]).progress} == {"all"}
+    for statement in (
+        "update kafka_progress set owner = 'live', owner_lease_until = 1, owner_backend = 'b' where partition = 1",
+        "update kafka_progress set owner = null, owner_lease_until = null, owner_backend = null",
+        "update kafka_source set retired_at = '2026-01-01 00:00:00.000000'",
+    ):
+        changed(desk, statement)
+        live_or_retired = "null" not in statement
+        assert (source.id in observe_known(desk.engine, [looks["all"]]).progress) != live_or_retired
 
 
 def test_a_sensor_without_a_broker_skips_with_the_reason_and_keeps_its_cursor(
