@@ -9,6 +9,7 @@ LOST = "integration/test_publish_lost.py::"
 LOADS = "integration/test_publish_mysql.py::test_what_load_data_leaves_out_or_changes_is_looked_for_row_by_row"
 LOCKS = "integration/test_locks.py::"
 MERGE = "unit/test_merge.py::TestMergeOnSQLite::"
+MAILBOX = "unit/test_mailbox.py::"
 MERGES = "integration/test_merge.py::TestMergeOnServers::"
 
 OF_RESULTS = (
@@ -169,6 +170,27 @@ OF_RESULTS = (
 
 _COUNTED = "if taken is None or tuple(map(int, taken.groups())) != (count, 0, 0, 0):"
 OF_ROADS = (
+    mutant(
+        "a task gives what it has made to whoever listens",
+        "posted",
+        'if not hmac.compare_digest(line.recv(PROOF_BYTES), proof(word, name, of="mailbox")):',
+        "if not line.recv(PROOF_BYTES):",
+        MAILBOX + "test_whoever_takes_a_mailbox_s_name_when_it_has_gone_is_given_nothing",
+    ),
+    mutant(
+        "what a sender gives to Spark as well keeps its room",
+        "Mailbox._kept",
+        "                del self._units[name]\n                return False",
+        "                return True",
+        MAILBOX + "test_a_sender_who_does_not_hear_that_it_was_taken_gives_it_to_spark_alone",
+    ),
+    mutant(
+        "a record of which two rows have no key is counted twice",
+        "_with_keys",
+        " if place not in known}",
+        "}",
+        "unit/test_transformed.py::test_a_record_of_which_two_rows_have_no_key_is_bad_once",
+    ),
     mutant(
         "LOAD DATA's answer is not read",
         "MySQLRoad._load",
