@@ -368,6 +368,38 @@ def test_what_a_child_uses_is_its_roads_and_not_the_services() -> None:
         service.wait()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", [True, False], ids=["waited for", "forgotten"])
+def test_what_a_service_s_process_used_that_has_ended_is_counted(waits: bool) -> None:
+    """Spark's daemon of Python workers waits for none of them, and the system forgets what they used."""
+    program = (
+        "import os, signal, sys, time\n"
+        f"signal.signal(signal.SIGCHLD, signal.{'SIG_DFL' if waits else 'SIG_IGN'})\n"
+        "def work(seconds):\n"
+        "    if (child := os.fork()) == 0:\n"
+        "        while time.process_time() < seconds: pass\n"
+        "        time.sleep(1)\n"  # so long a worker waits for more work
+        "        os._exit(0)\n"
+        f"    {'os.waitpid(child, 0)' if waits else 'time.sleep(seconds + 2)'}\n"
+        "work(0.3)\n"
+        "print('first', flush=True); sys.stdin.readline()\n"
+        "work(0.7)\n"
+        "print('done', flush=True); sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as service:
+        assert service.stdin is not None and service.stdout is not None
+        service.stdout.readline()
+        meter = Meter({"Spark server": [service.pid]})
+        service.stdin.write("go on\n")
+        service.stdin.flush()
+        _, used = meter.measured(service.stdout.readline)
+        assert 0.6 < used.seconds["Spark server"] < 2
+        service.stdin.write("end\n")
+        service.stdin.flush()
+
+
 def test_the_jdbc_sink_is_told_where_the_database_is_and_no_password_in_its_address() -> None:
     options = jdbc_options(make_url("postgresql+psycopg://me:secret@127.0.0.1:5433/orders"))
     assert options["url"] == "jdbc:postgresql://127.0.0.1:5433/orders?reWriteBatchedInserts=true"

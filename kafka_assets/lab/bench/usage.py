@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,9 @@ CLIENT = "client"
 """The part that is the road's own processes: the command, the loops, the streaming query with its Spark."""
 EVERY = 0.3
 """Seconds from one look at the memory to the next."""
+TRIES = 5
+"""A process may end while its family is looked at: once it is counted by itself, and once by its parent, or never."""
+_IGNORED = re.compile(r"^SigIgn:\s+([0-9a-f]+)$", flags=re.MULTILINE)
 _HIGHEST = re.compile(r"^VmHWM:\s+(\d+) kB$", flags=re.MULTILINE)
 
 
@@ -50,7 +54,7 @@ class Meter:
     """Measures one thing at a time. `services`: by part, the processes that serve it and live on."""
 
     def __init__(self, services: Mapping[str, Sequence[int]]) -> None:
-        self._services = services
+        self._services = {part: _Family(pids) for part, pids in services.items()}
         self._mine = psutil.Process()
 
     def measured(self, work: Callable[[], T], *, child: int | None = None) -> tuple[T, Usage]:
@@ -61,7 +65,7 @@ class Meter:
         # What a service starts meanwhile, as PostgreSQL a process for each connection, is the service's.
         standing = {one.pid for one in self._mine.children()}
         before = self._seconds(child)
-        with _Peaks(self._mine, standing, child) as peaks:
+        with _Peaks(self._mine, standing, child, self._services.values()) as peaks:
             done = work()
         after = self._seconds(child)
         used = {part: round(after[part] - before[part], 3) for part in after}
@@ -69,26 +73,65 @@ class Meter:
 
     def _seconds(self, child: int | None) -> dict[str, float]:
         times = self._mine.cpu_times()
-        client = times.children_user + times.children_system + (0.0 if child is None else _tree_seconds(child))
-        served = {part: sum(map(_tree_seconds, pids)) for part, pids in self._services.items()}
-        return {CLIENT: client, **served}
+        client = times.children_user + times.children_system + (0.0 if child is None else _Family([child]).seconds())
+        return {CLIENT: client, **{part: family.seconds() for part, family in self._services.items()}}
 
 
-def _tree_seconds(pid: int) -> float:
-    """Of a process, all that it started, and all of those that have ended."""
-    root = psutil.Process(pid)
-    spent = 0.0
-    for process in (root, *root.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # its time is its parent's now
-            spent += sum(process.cpu_times()[:4])
-    return spent
+class _Family:
+    """Some processes, and all that they started.
+
+    What a process has used that ended is its parent's, if that waits for it. Spark's daemon of Python workers does not:
+    what they used is forgotten with them, so it counts what was last seen of each.
+    """
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._roots = [psutil.Process(pid) for pid in pids]
+        self._forgotten = dict[psutil.Process, float]()
+        """By process that nobody waits for, living ones too."""
+
+    def look(self) -> None:
+        """See what those have used that would be forgotten."""
+        self._used()
+
+    def seconds(self) -> float:
+        """What all of them have used, user and system; those that have ended, too."""
+        for _ in range(TRIES):
+            used = self._used()
+            if used.keys() == set(self._members()):
+                break
+        gone = sum(spent for process, spent in self._forgotten.items() if process not in used)
+        return sum(used.values()) + gone
+
+    def _members(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for root in self._roots:
+            with suppress(psutil.NoSuchProcess):
+                found += [root, *root.children(recursive=True)]
+        return found
+
+    def _used(self) -> dict[psutil.Process, float]:
+        found: dict[psutil.Process, float] = {}
+        for process in self._members():
+            with suppress(psutil.NoSuchProcess, OSError):
+                found[process] = sum(process.cpu_times()[:4])
+                if process not in self._roots and _waits_for_none(process.ppid()):
+                    self._forgotten[process] = found[process]
+        return found
+
+
+def _waits_for_none(pid: int) -> bool:
+    said = _IGNORED.search(Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+    return said is not None and bool(int(said[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 class _Peaks:
-    """Looks at the memory of the client's processes until the work is done."""
+    """Looks at the memory of the client's processes until the work is done, and at the services' families."""
 
-    def __init__(self, mine: psutil.Process, standing: Iterable[int], child: int | None) -> None:
+    def __init__(
+        self, mine: psutil.Process, standing: Iterable[int], child: int | None, families: Iterable[_Family]
+    ) -> None:
         self._mine, self._standing, self._child = mine, set(standing), child
+        self._families = list(families)
         self._highest: dict[int, int] = {}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
@@ -109,6 +152,8 @@ class _Peaks:
     def _look_on(self) -> None:
         while not self._done.wait(EVERY):
             self._look()
+            for family in self._families:
+                family.look()
 
     def _look(self) -> None:
         pss = 0
