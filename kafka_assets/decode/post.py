@@ -26,9 +26,11 @@ YES = b"\x01"
 
 MOST_BYTES = 64 << 20
 """What is larger goes through Spark."""
+ROOM_PATIENCE = 4.0
+"""Seconds in which there must be room. As long as the publisher gets on, waiting leaves the processors to it; a task that
+waits keeps its place, which other queries wait for, and in the end Spark's driver has room."""
 PATIENCE = 1.0
-"""Seconds in which there must be room, and in which each step must get on. A task that waits keeps its place, which
-other queries wait for; and in the end Spark's driver has room."""
+"""Seconds in which each step must get on once there is room."""
 
 
 def proof(word: bytes, name: bytes, *, of: Literal["sender", "mailbox"]) -> bytes:
@@ -47,12 +49,13 @@ def posted(address: Address, packets: Sequence[tuple[int, Any]]) -> bytes | None
     name = os.urandom(NAME_BYTES)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(PATIENCE)
+            line.settimeout(ROOM_PATIENCE)
             line.connect(f"\0{path}")
             parts = [PART.pack(kind, len(packet)) for kind, packet in packets]
             line.sendall(b"".join([HEAD.pack(proof(word, name, of="sender"), name, len(packets)), *parts]))
             if not hmac.compare_digest(line.recv(PROOF_BYTES), proof(word, name, of="mailbox")):
                 return None
+            line.settimeout(PATIENCE)
             for _, packet in packets:
                 line.sendall(memoryview(packet))
             return name if line.recv(1) == YES else None

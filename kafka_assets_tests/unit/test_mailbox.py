@@ -30,6 +30,7 @@ UNIT: list[tuple[int, Any]] = [(packets.ROWS, pa.py_buffer(b"some rows")), (pack
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits in vain does so for a moment."""
     monkeypatch.setattr(post, "PATIENCE", 0.1)
+    monkeypatch.setattr(post, "ROOM_PATIENCE", 0.1)
     monkeypatch.setattr(mailbox_module, "PATIENCE", 0.1)
 
 
