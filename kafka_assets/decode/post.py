@@ -27,8 +27,10 @@ YES = b"\x01"
 MOST_BYTES = 64 << 20
 """What is larger goes through Spark."""
 ROOM_PATIENCE = 4.0
-"""Seconds in which there must be room. As long as the publisher gets on, waiting leaves the processors to it; but a task
-that waits keeps its place, which other queries wait for, and in the end Spark's driver has room."""
+"""Seconds in which there must be room. As long as the publisher gets on, waiting leaves the processors to it.
+
+But a task that waits keeps its place, which other queries wait for, and in the end Spark's driver has room.
+"""
 PATIENCE = 1.0
 """Seconds in which each step must get on once there is room."""
 
