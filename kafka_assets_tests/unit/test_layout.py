@@ -127,6 +127,7 @@ def test_values_of_all_kinds_where_others_stood(seed: int) -> None:
     assert check(SCHEMA, records).bad
 
 
+@pytest.mark.slow
 def test_numbers_of_their_own_ways_of_writing() -> None:
     tokens = ["1", "-0", "1.25", "1e2", "1E-2", "1.5e+1", "-1.5", "0.001", "100", "12345678901234567890"]
     for kind in ("DECIMAL(12,2)", "DECIMAL(38,18)", "DOUBLE", "FLOAT", "BIGINT", "INT"):
@@ -135,6 +136,7 @@ def test_numbers_of_their_own_ways_of_writing() -> None:
             check(f"n {kind}", [f'{{"n":{token}}}'.encode()] * 100)
 
 
+@pytest.mark.slow
 def test_hostile_records_among_those_of_their_own_layout() -> None:
     for one in HOSTILE:
         if one is not None and len(one) < LONGEST:

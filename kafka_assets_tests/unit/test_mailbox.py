@@ -191,6 +191,7 @@ def test_whoever_takes_a_mailbox_s_name_when_it_has_gone_is_given_nothing() -> N
     assert address[1] not in heard[0] and heard[1] == b""
 
 
+@pytest.mark.slow
 def test_a_sender_who_does_not_hear_that_it_was_taken_gives_it_to_spark_alone(
     mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

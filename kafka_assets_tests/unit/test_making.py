@@ -156,6 +156,7 @@ def test_what_no_slice_can_help_is_counted_against_none_and_gone_when_one_lands(
     assert rows(engine, "select * from kafka_stall") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [NARROW, StreamError("no such type"), AnalysisException("no such column", "", {})])
 def test_what_the_declaration_causes_before_anything_is_claimed_is_no_slices_fault(
     engine: Engine, run: Any, error: Exception

@@ -319,6 +319,7 @@ def test_what_a_task_has_posted_is_claimed_by_its_name_in_its_turn() -> None:
         assert found == [[b"0", b"1"], [b"posted", b"end"], [b"3", b"4"]]
 
 
+@pytest.mark.slow
 def test_a_query_that_fails_fails_the_chunks_behind_what_it_gave_and_ends_the_others() -> None:
     closed: list[int] = []
 

@@ -213,6 +213,7 @@ def test_a_run_that_waits_in_dagster_is_waited_for_within_bounds(
     assert len(desk.tick().requests) == 1
 
 
+@pytest.mark.slow
 def test_dagster_is_asked_once_for_the_runs_of_all_streams_and_each_has_its_bound(
     desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -488,6 +489,7 @@ def test_an_idle_tick_asks_as_often_whatever_there_is(desk: Desk, broker: Broker
     assert len(many) == len(few)
 
 
+@pytest.mark.slow
 def test_all_quiet_topics_are_looked_at_by_one_transaction(desk: Desk, broker: Broker) -> None:
     names = ("a", "b", "c")
     slices = {"max_delay": "0ms"}
@@ -529,6 +531,7 @@ def test_all_quiet_topics_are_looked_at_by_one_transaction(desk: Desk, broker: B
     assert scalar(desk.engine, "select count(*) from kafka_slice") == slices + 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow", ["planning", "asking"])
 def test_a_slow_ledger_costs_no_evaluation_its_minute_and_no_stream_its_turn(
     desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, slow: str
