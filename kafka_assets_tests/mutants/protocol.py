@@ -266,11 +266,4 @@ OF_PLANNING = (
         LOCKS + "test_what_commits_while_its_topic_is_retired_never_becomes_lost[postgresql]",
         LOCKS + "test_what_commits_while_its_topic_is_retired_never_becomes_lost[mariadb]",
     ),
-    mutant(
-        "a stream's turn does not move with what a tick has served",
-        "_served",
-        "return next((number for number, one in enumerate(streams) if one.name in late), 1)",
-        "return 1",
-        "unit/test_tick.py::test_a_slow_ledger_costs_no_evaluation_its_minute_and_no_stream_its_turn",
-    ),
 )

@@ -95,10 +95,11 @@ class _Family:
 
     def seconds(self) -> float:
         """What all of them have used, user and system; those that have ended, too."""
+        used = self._used()
         for _ in range(TRIES):
-            used = self._used()
             if used.keys() == set(self._members()):
                 break
+            used = self._used()
         gone = sum(spent for process, spent in self._forgotten.items() if process not in used)
         return sum(used.values()) + gone
 
