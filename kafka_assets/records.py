@@ -19,8 +19,6 @@ TIMESTAMP = names.TIMESTAMP
 SOURCE = "kafka_source"
 ORDINAL = "kafka_ordinal"
 """The number of a row among those of its slice, where a transform saw the whole slice."""
-LATEST = (2**63 - 1) // 1000
-"""ms since 1970: the last that a timestamp in microseconds holds. A record's own may be anything of 64 bits."""
 
 CARRIED = (KEY, TIMESTAMP, names.TIMESTAMP_TYPE, names.HEADERS)
 """Columns that every record carries for a transform to use; only under another name do they reach the table.

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: Dagster checks the context's annotation itself, not its text.
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -19,6 +19,7 @@ from kafka_assets.assets.decorator import Transform, stream_of, version_of, want
 from kafka_assets.assets.landing import CHUNK_BYTES, CHUNK_OFFSETS, Landing, frame_of
 from kafka_assets.assets.making import called, making
 from kafka_assets.assets.names import IO_MANAGER, SPARK, Brought
+from kafka_assets.broker.read import StoredRecord
 from kafka_assets.errors import StreamError
 from kafka_assets.records import OFFSET, ORDINAL, BadRecord, Chunk, Refused, Seen
 from kafka_assets.sinks.committed_rows import CommittedRows
@@ -111,7 +112,8 @@ class _NoTopic:
     def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
         raise NotImplementedError("rows come from the upstream's table")
 
-    read_here = read
+    def stored(self, topic: str, partition: int, start: int, end: int) -> Iterable[StoredRecord]:
+        raise NotImplementedError("rows come from the upstream's table")
 
 
 @dataclass(frozen=True)

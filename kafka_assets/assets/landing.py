@@ -7,7 +7,7 @@ travels with the DataFrame for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -18,15 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlalchemy import Connection
 
+from kafka_assets.assets.refused import fetch_refused
+from kafka_assets.broker.read import StoredRecord
 from kafka_assets.records import BadRecord, Chunk, Refused
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import Arriving, Read, Transform, fetch_landed, plain_schema, stream_chunks
+from kafka_assets.spark.chunks import Arriving, Transform, fetch_landed, plain_schema, stream_chunks
 from kafka_assets.spark.decode import decode, good
-from kafka_assets.spark.far_times import Used, around_far_times
 from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
-from kafka_assets.spark.refused import fetch_refused
+from kafka_assets.spark.source import Raw, with_values
 from kafka_assets.spark.transformed import check_key, fetch_transformed, landed_columns, placed
 from kafka_assets.streams import Stream
 
@@ -43,9 +44,6 @@ QUERY_BYTES = 64 << 20
 while its server is cold. What its tasks have given waits in Spark's driver, or Spark holds it for a function, for two
 queries at a time."""
 
-HERE_OFFSETS = 1_000
-"""Of what Spark cannot read and this process does, while nobody knows how large the records are."""
-
 CHUNK_SLICES = 20
 """A worker counts each slice of a chunk by itself."""
 
@@ -57,12 +55,12 @@ _ATTRIBUTE = "_kafka_assets_landing"
 class Records(Protocol):
     """Where raw records come from: a broker, or a list in a test."""
 
-    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
+    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> Raw:
         """The records of these ranges; `at_once`: offsets that a task of Spark's should have at most."""
         ...
 
-    def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
-        """The same, read by this process."""
+    def stored(self, topic: str, partition: int, start: int, end: int) -> Iterable[StoredRecord]:
+        """The records of one range, read by this process."""
         ...
 
 
@@ -105,7 +103,7 @@ class Landing:
     def decoded(self, some: Sequence[Piece]) -> DataFrame:
         raw = self.records.read(self.spark, some)
         if self.stream.upsert is not None:
-            raw = raw.where("value IS NOT NULL")
+            raw = with_values(raw)
         return good(decode(raw, self.stream), self.stream)
 
     def made(self, records: DataFrame) -> DataFrame:
@@ -173,10 +171,8 @@ class Landing:
         return fetch(
             some,
             read=partial(self.records.read, self.spark, at_once=at_once),
-            read_here=partial(self.records.read_here, self.spark),
             stream=self.stream,
             room=CHUNK_BYTES,
-            here=at_once or HERE_OFFSETS,
         )
 
     def _nothing(self, schema: pa.Schema) -> Chunk:
@@ -186,14 +182,7 @@ class Landing:
 
     def refused(self, refused: Sequence[Refused]) -> Sequence[BadRecord]:
         """The records whose rows the table refuses, with their bytes: they are quarantined."""
-        topic = refused[0].topic
-        return self.raw(lambda read: fetch_refused(self.spark, refused, topic=topic, read=read))
-
-    def raw(self, use: Callable[[Read], Used]) -> Used:
-        """What is made of raw records: as Spark's source reads them, or this process what that one cannot."""
-        return around_far_times(
-            use, read=partial(self.records.read, self.spark), read_here=partial(self.records.read_here, self.spark)
-        )
+        return fetch_refused(refused, stored=self.records.stored)
 
 
 def _whole(keys: Sequence[SliceKey], read_from: Mapping[SliceKey, int] = MappingProxyType({})) -> list[list[Piece]]:

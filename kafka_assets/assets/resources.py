@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from itertools import chain
 from typing import Any, cast
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from kafka_assets.assets.landing import frame_of
-from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.connection import Connection, worker_config
 from kafka_assets.broker.deliveries import Delivery, Failure, Interceptor
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.producer_config import Compression
-from kafka_assets.broker.read import read_range
-from kafka_assets.broker.spark_options import spark_options
+from kafka_assets.broker.read import StoredRecord, read_range
 from kafka_assets.endpoints import connect_endpoint
 from kafka_assets.errors import KafkaAssetsError, SettingsError
 from kafka_assets.settings import load_settings
 from kafka_assets.slices import Piece
 from kafka_assets.spark.connected import unanswered
-from kafka_assets.spark.far_times import raw_table
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import Opened, open_session, spark_config
-from kafka_assets.spark.source import read
+from kafka_assets.spark.source import OnWorkers, read
 from kafka_assets.spark.worker_python import require_fit
 
 _log = logging.getLogger(__name__)
@@ -48,15 +44,13 @@ class KafkaResource(dg.ConfigurableResource["KafkaResource"]):
             return Connection.of(settings.model_copy(update={"kafka": {**settings.kafka, **self.properties}}))
         return Connection(self.bootstrap_servers, self.properties)
 
-    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> DataFrame:
-        """The records of these ranges, by Spark; `at_once`: offsets that a task of Spark's should have at most."""
-        return read(spark, spark_options(self.connection()), pieces, at_once=at_once)
+    def read(self, spark: SparkSession, pieces: Sequence[Piece], *, at_once: int | None = None) -> OnWorkers:
+        """The records of these ranges, for Spark's workers to read; `at_once`: offsets of one task at most."""
+        return read(spark, worker_config(self.connection()), pieces, at_once=at_once)
 
-    def read_here(self, spark: SparkSession, pieces: Sequence[Piece]) -> DataFrame:
-        """The same, read by this process: for records that Spark's source cannot read."""
-        connection = self.connection()
-        ranges = (read_range(connection, one.topic, one.partition, one.start, one.end) for one in pieces)
-        return frame_of(spark, raw_table(chain.from_iterable(ranges)))
+    def stored(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
+        """The records of one range, read by this process."""
+        return read_range(self.connection(), topic, partition, start, end)
 
     def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]:
         found: dict[str, TopicOffsets] = {}

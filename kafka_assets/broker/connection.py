@@ -31,6 +31,12 @@ _ADDRESS = re.compile(
     re.IGNORECASE,
 )
 
+_TEXTS = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
+"""Properties that name a file, and those that say what is in it."""
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 
 
@@ -89,6 +95,7 @@ def consumer_config(connection: Connection) -> dict[str, str]:
     return {
         "group.id": "kafka_assets-unused",  # librdkafka wants one for any consumer; nothing is committed to it
         "fetch.queue.backoff.ms": _QUEUE_BACKOFF,
+        "check.crcs": "true",  # by itself librdkafka takes what a disk or a network has changed
         **_common(connection),
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
@@ -96,6 +103,23 @@ def consumer_config(connection: Connection) -> dict[str, str]:
         "isolation.level": "read_committed",
         "enable.partition.eof": "true",
     }
+
+
+def worker_config(connection: Connection) -> dict[str, str]:
+    """For a consumer on another machine: what files hold goes along, where the client takes it as text.
+
+    So it holds keys and passwords, and is not for printing.
+    """
+    config = consumer_config(connection)
+    for location, text in _TEXTS.items():
+        path = Path(config.get(location, "probe"))
+        if path.is_file():
+            config[text] = path.read_text(encoding="utf-8", errors="replace")
+            del config[location]
+    for name in config.keys() & _FILES:
+        if config[name] != "probe":
+            config[name] = str(Path(config[name]).absolute())
+    return config
 
 
 def producer_config(connection: Connection) -> dict[str, str]:

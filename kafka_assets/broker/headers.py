@@ -1,15 +1,16 @@
-"""The headers of messages as the client gives them: not those of which a name is not UTF-8.
-
-Such a message can be asked once, which raises; asked again, it gives names that are no objects, and using one of them
-ends the interpreter. So headers are asked for here alone.
-"""
+"""The headers of messages as the client gives them: not those of which a name is not UTF-8."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn, Protocol, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
+from kafka_assets.decode.messages import Asked
+from kafka_assets.decode.messages import headers_of as messages_headers
+from kafka_assets.decode.passage import LEFT_OUT
 from kafka_assets.errors import HeadersUnreadable
+
+__all__ = ["LEFT_OUT", "UNREADABLE", "headers_of", "told"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -36,31 +37,11 @@ class Unreadable(Headers):
 
 
 UNREADABLE = Unreadable()
-LEFT_OUT = "its headers are left out: the name of one is not valid UTF-8"
 
 
-class _Asked(Protocol):
-    """A message, as far as it is asked here."""
-
-    def headers(self) -> Any: ...
-
-
-def headers_of(messages: Sequence[_Asked]) -> list[Any]:
+def headers_of(messages: Sequence[Asked]) -> list[Any]:
     """What each message gives, all of one class: a list of pairs, or None; UNREADABLE where it gives nothing."""
-    found: list[Any] = []
-    if not messages:
-        return found
-    ask = type(messages[0]).headers
-    # Through `map` the interpreter sees what was raised; where a method is called by its name it may not.
-    asking = map(ask, messages)
-    while True:
-        try:
-            found.extend(asking)
-        except SystemError:
-            # An exception ends `extend`, and not what it reads from: the next message is the next.
-            found.append(UNREADABLE)
-        else:
-            return found
+    return messages_headers(messages, untold=UNREADABLE)
 
 
 def told(headers: Any) -> Headers:

@@ -1,4 +1,4 @@
-"""One pass over records where they are: what Spark's Python workers run, over batches as its Kafka source gives them.
+"""One pass over records: what Spark's Python workers run.
 
 Rows, bad records with their bytes, deletes and counts come out of the same pass, so that none of them is asked for
 again: between two reads of Kafka a topic may be compacted. Only what a task gives that succeeds reaches the result.
@@ -6,7 +6,8 @@ again: between two reads of Kafka a topic may be compacted. Only what a task giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from kafka_assets.decode.contract import Reason
+from kafka_assets.decode.fetch import Fetch, fetched
 from kafka_assets.decode.names import HEADERS, KEY, OFFSET, PARTITION
 from kafka_assets.decode.packets import (
     BAD,
@@ -31,7 +33,7 @@ from kafka_assets.decode.packets import (
     packed,
     packets,
 )
-from kafka_assets.decode.passage import HEADER_TYPE, Found, Reader, column_of
+from kafka_assets.decode.passage import HEADER_TYPE, LEFT_OUT, Found, Reader, column_of, untold_of
 from kafka_assets.decode.post import Address, posted
 from kafka_assets.decode.upserts import Deletes
 
@@ -47,21 +49,26 @@ HEADER_KEYS, HEADER_VALUES = "header_keys", "header_values"
 """The columns in which Spark gives the two parts of headers, of each record as many of one as of the other."""
 
 
-def landed(batches: Iterable[Any], declared: pa.Schema, *asked: Any) -> Iterator[Any]:
-    """All that becomes of records, as packets; `asked` is what `made` takes besides."""
-    return map(packets, made(batches, declared, *asked))
+def landed(batches: Iterable[Any], declared: pa.Schema, fetch: Fetch | None, *asked: Any) -> Iterator[Any]:
+    """All that becomes of records, as packets; `asked` is what `made` takes besides.
+
+    With `fetch` the batches are tasks, and their records are read here; else they are records that somebody has.
+    """
+    return map(packets, made(_given(batches) if fetch is None else fetched(batches, fetch), declared, *asked))
 
 
-def put(batches: Iterable[Any], declared: pa.Schema, mailbox: Address, *asked: Any) -> Iterator[Any]:
+def put(
+    batches: Iterable[Any], declared: pa.Schema, mailbox: Address, fetch: Fetch | None, *asked: Any
+) -> Iterator[Any]:
     """The same, in the mailbox if they can be put there: then the name under which they stand is what Spark gets."""
-    parts = [*made(batches, declared, *asked)]
+    parts = [*made(_given(batches) if fetch is None else fetched(batches, fetch), declared, *asked)]
     unit = [packet for part in parts for packet in part]
     name = posted(mailbox, unit) if unit else None
     return map(packets, parts if name is None else [[(POSTED, name)]])
 
 
 def made(
-    batches: Iterable[Any],
+    records: Generator[Any],
     declared: pa.Schema,
     format: str,
     carried: Sequence[str],
@@ -76,10 +83,11 @@ def made(
     """
     reader = Reader(declared, format, carried, needed=needed, deletes=_deletes(upsert))
     task = _Task(slices, room)
-    for batch in task.bounded(map(_with_headers, batches)):
-        found = reader.read(batch)
-        task.count(batch, found, made=found.rows.nbytes)
-        yield [*packed(ROWS, found.rows), *_beside(batch, found)]
+    with closing(records):
+        for batch in task.bounded(records):
+            found = reader.read(batch)
+            task.count(batch, found, made=found.rows.nbytes)
+            yield [*packed(ROWS, found.rows), *_beside(batch, found)]
     yield task.ended()
 
 
@@ -90,8 +98,13 @@ def unpacked(batches: Iterable[Any], rows: pa.Schema, wanted: Sequence[str]) -> 
             yield opened(packet, rows).select(list(wanted))
 
 
+def _given(batches: Iterable[Any]) -> Generator[Any]:
+    """The batches with their records' headers in one column."""
+    for batch in batches:
+        yield _with_headers(batch)
+
+
 def _with_headers(batch: Any) -> Any:
-    """The batch with its records' headers in one column."""
     keys, values = batch.column(HEADER_KEYS), batch.column(HEADER_VALUES)
     pairs: Any = pa.StructArray.from_arrays([keys.flatten(), values.flatten()], names=["key", "value"])
     places: Any = pa.array(np.concatenate([[0], np.cumsum(pc.list_value_length(keys))]), pa.int32())
@@ -115,13 +128,15 @@ def _beside(batch: Any, found: Found) -> Iterator[Packet]:
 def _bad(batch: Any, bad: dict[int, Reason]) -> Any:
     places = np.array(sorted(bad), dtype=np.int64)
     reasons = [bad[at] for at in places.tolist()]
+    untold = set(untold_of(batch).tolist())
+    words = [f"{bad[at].words} · {LEFT_OUT}" if at in untold else bad[at].words for at in places.tolist()]
     some = batch.take(pa.array(places))
     columns: list[Any] = [
         column_of(some, PARTITION),
         column_of(some, OFFSET),
         pa.array([one.code for one in reasons], pa.string()),
         pa.array([one.field or None for one in reasons], pa.string()),
-        pa.array([one.words for one in reasons], pa.string()),
+        pa.array(words, pa.string()),
         column_of(some, KEY),
         some.column("value").cast(pa.binary()),
         column_of(some, HEADERS),

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from kafka_assets.decode.contract import Reason, fields_of
+from kafka_assets.decode.codes import ENCODING
+from kafka_assets.decode.contract import Reason, fields_of, reason
 from kafka_assets.decode.decoder import decoder
 from kafka_assets.decode.names import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, TIMESTAMP_TYPE, VALUE
 from kafka_assets.decode.upserts import STAMP, Deletes, keyless
@@ -27,6 +28,11 @@ CARRIED: dict[str, pa.DataType] = {
 }
 """What Kafka says of a record, for a transform to use and a table to be keyed by."""
 _BESIDE = CARRIED | {VALUE: pa.binary()}
+
+UNTOLD = "untold"
+"""A source's column: whether a record has headers that it cannot give."""
+NO_HEADERS = reason(ENCODING, "the function is given headers, and the name of one is not valid UTF-8")
+LEFT_OUT = "its headers are left out: the name of one is not valid UTF-8"
 
 _THEIRS = {
     KEY: "key",
@@ -89,6 +95,11 @@ class Reader:
             places = good if places is None else places[good]
         columns = [*decoded.rows.columns, *(column_of(batch, name, places) for name in self._carried)]
         rows = pa.Table.from_arrays(columns, schema=self.schema)
+        if HEADERS in self._carried and len(untold := untold_of(batch)):
+            every = _every(batch) if places is None else places
+            kept = ~np.isin(every, untold)
+            bad |= dict.fromkeys(every[~kept].tolist(), NO_HEADERS)
+            rows, places = rows.filter(pa.array(kept)), every[kept]
         missing, reasons = keyless(rows, self._needed)
         if reasons:
             places = _every(batch) if places is None else places
@@ -100,6 +111,13 @@ class Reader:
         deletes, refused = self.deletes.read(*(column_of(batch, name, gone) for name in names))
         bad |= {int(gone[at]): why for at, why in refused.items()}
         return Found(rows, places, bad, deletes, np.delete(gone, list(refused)))
+
+
+def untold_of(batch: Any) -> np.ndarray[Any, Any]:
+    """The records whose headers the client could not give; of sources that give all of them there are none."""
+    if UNTOLD not in batch.schema.names:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(np.asarray(batch.column(UNTOLD)))
 
 
 def _every(batch: Any) -> np.ndarray[Any, Any]:

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_assets.broker.headers import UNREADABLE
-from kafka_assets.decode.codes import ENCODING
-from kafka_assets.decode.contract import Decoded, Reason, reason
+from kafka_assets.decode.contract import Decoded, Reason
 from kafka_assets.decode.decoder import decoder
 from kafka_assets.decode.names import HEADERS, TIMESTAMP_TYPE
-from kafka_assets.decode.passage import CARRIED, HEADER_TYPE, rows_schema
+from kafka_assets.decode.passage import CARRIED, HEADER_TYPE, NO_HEADERS, rows_schema
 from kafka_assets.decode.upserts import STAMP, Deletes, keyless
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
@@ -99,7 +98,7 @@ class Decoder:
         if HEADERS in self._carried and records.untold:
             every = np.arange(count) if places is None else places
             kept = ~np.isin(every, records.untold)
-            bad += [records.bad(at, _NO_HEADERS) for at in every[~kept].tolist()]
+            bad += [records.bad(at, NO_HEADERS) for at in every[~kept].tolist()]
             decoded, places = decoded.filter(pa.array(kept)), every[kept]
         for name in self._carried:
             decoded = decoded.append_column(pa.field(name, CARRIED[name]), records.column(name, places))
@@ -141,7 +140,6 @@ def deletes_of(landed: pa.Schema, upsert: Upsert) -> Deletes:
 
 _array: Any = pa.array  # its stubs know no array of numpy's without its type
 _NOWHERE: Numbers = np.empty(0, dtype=np.int64)
-_NO_HEADERS = reason(ENCODING, "the function is given headers, and the name of one is not valid UTF-8")
 
 
 class _Records:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kafka_assets.decode.batches import Upsert as UpsertAsked
@@ -36,10 +35,10 @@ from kafka_assets.records import CARRIED, KEY, OFFSET, PARTITION, BadRecord, Chu
 from kafka_assets.schema import declared, fields_of, landed_schema
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.decode import landed
-from kafka_assets.spark.far_times import is_of_a_far_time
 from kafka_assets.spark.mailbox import Mailbox
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
+from kafka_assets.spark.source import Raw
 from kafka_assets.spark.transport import arriving
 from kafka_assets.streams import Stream
 
@@ -68,7 +67,7 @@ Ask = Callable[[Sequence[Piece], "int | None"], Arriving]
 class Read(Protocol):
     """Where raw records come from."""
 
-    def __call__(self, pieces: Sequence[Piece], /) -> DataFrame: ...
+    def __call__(self, pieces: Sequence[Piece], /) -> Raw: ...
 
 
 def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, room: int | None = None) -> Iterator[Chunk]:
@@ -237,61 +236,34 @@ def upsert_of(stream: Stream, schema: pa.Schema) -> UpsertAsked | None:
     return upsert.needed, KEY if KEY in upsert.key else None, pa.schema(needed)
 
 
-def fetch_landed(
-    pieces: Sequence[Piece],
-    *,
-    read: Read,
-    read_here: Read,
-    stream: Stream,
-    room: int | None = None,
-    here: int = PROBE,
-) -> Arriving:
-    """Records that land as they come: one query of two columns, and a chunk for each task of it.
-
-    `read_here` reads what `read` cannot, `here` offsets at a time.
-    """
+def fetch_landed(pieces: Sequence[Piece], *, read: Read, stream: Stream, room: int | None = None) -> Arriving:
+    """Records that land as they come: one query of two columns, and a chunk for each task of it."""
     slices = slices_of(pieces)
     schema = plain_schema(stream)
     upsert = upsert_of(stream, schema)
-
-    def tasks(read: Read, some: Sequence[Piece]) -> Generator[Opened]:
-        with Mailbox() as mailbox:
-            with reached(), let_through():  # what this process has read goes to Spark before the query does
-                found = landed(
-                    read(some),
-                    stream,
-                    _carried(stream),
-                    slices,
-                    needed=() if upsert is None else upsert[0],
-                    upsert=upsert,
-                    room=room,
-                    mailbox=mailbox.address,
-                )
-            with closing(arriving(found)) as parts:
-                for task in tasks_of(parts, mailbox.claimed):
-                    yield Opened(task, slices, rows=schema, upsert=upsert)
-
     ends: list[TaskEnd] = []
-    rest: list[Sequence[Piece]] = []
-    try:
-        with closing(tasks(read, pieces)) as found:
-            for task in found:
+    with Mailbox() as mailbox:
+        with reached(), let_through():
+            found = landed(
+                read(pieces),
+                stream,
+                _carried(stream),
+                slices,
+                needed=() if upsert is None else upsert[0],
+                upsert=upsert,
+                room=room,
+                mailbox=mailbox.address,
+            )
+        with closing(arriving(found)) as parts:
+            for packets in tasks_of(parts, mailbox.claimed):
+                task = Opened(packets, slices, rows=schema, upsert=upsert)
                 ends += task.ends()
-                yield task.chunk()
-        rest += left(pieces, ends)
-    except PySparkException as error:
-        if not is_of_a_far_time(error):
-            raise
-        for part in (part for piece in pieces for part in unread(piece, ends, most=here)):
-            told: list[TaskEnd] = []
-            with closing(tasks(read_here, [part])) as found:
-                for task in found:
-                    told += task.ends()
-                    yield task.chunk()
-            rest += left([part], told)
+                given = [task.chunk()]
+                del packets, task  # nothing here holds a chunk that the publisher is done with
+                yield given.pop()
     # Of a slice without records, too, the books are kept.
     yield Chunk(rows=schema.empty_table(), seen=dict.fromkeys(slices, Seen(fingerprint=0)))
-    return rest
+    return left(pieces, ends)
 
 
 def tasks_of(parts: Iterable[pa.RecordBatch], claimed: Callable[[bytes], pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -396,19 +368,6 @@ def _left_of(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
     ranges = [(piece.start, starts[0])]
     ranges += [(task.next, until) for task, until in zip(tasks, starts[1:], strict=True) if task.stopped]
     return [part for start, end in ranges for part in part_of(piece, start, end)]
-
-
-def unread(piece: Piece, ends: Sequence[TaskEnd], *, most: int = PROBE) -> list[Piece]:
-    """All of a piece that no task has read: before them, between them and behind, in parts of so many offsets."""
-    tasks = _in(piece, ends)
-    starts = [piece.start, *(task.next for task in tasks)]
-    ranges = zip(starts, [*(task.first for task in tasks), piece.end], strict=True)
-    return [
-        part
-        for start, end in ranges
-        for at in range(start, end, most)
-        for part in part_of(piece, at, min(at + most, end))
-    ]
 
 
 def _in(piece: Piece, ends: Sequence[TaskEnd]) -> list[TaskEnd]:

@@ -20,12 +20,13 @@ from kafka_assets.decode.passage import CARRIED, rows_schema
 from kafka_assets.decode.post import Address
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.slices import SliceKey
+from kafka_assets.spark.source import OnWorkers, Raw
 from kafka_assets.spark.traveling import worker
 from kafka_assets.streams import Stream
 
 
 def landed(
-    raw: DataFrame,
+    raw: Raw,
     stream: Stream,
     carried: Sequence[str],
     slices: Sequence[SliceKey],
@@ -41,13 +42,14 @@ def landed(
     """
     places = [(one.partition, one.start, one.end) for one in slices]
     fields = declared(stream.schema_, stream.format)
-    asked = (stream.format, list(carried), list(needed), places, upsert, room)
+    frame, fetch = (_tasks(raw), raw.fetch) if isinstance(raw, OnWorkers) else (_given(raw), None)
+    asked = (fetch, stream.format, list(carried), list(needed), places, upsert, room)
     work = worker("landed", fields, *asked) if mailbox is None else worker("put", fields, mailbox, *asked)
-    return _given(raw).mapInArrow(work, T.StructType(columns_of(PACKETS)))
+    return frame.mapInArrow(work, T.StructType(columns_of(PACKETS)))
 
 
 def decode(
-    raw: DataFrame,
+    raw: Raw,
     stream: Stream,
     slices: Sequence[SliceKey] = (),
     *,
@@ -100,16 +102,20 @@ _GIVEN = T.StructType(
         T.StructField("fingerprint", T.LongType()),
     ]
 )
-"""What the workers read of the source's columns."""
+"""The columns that workers are given."""
+
+
+def _tasks(raw: OnWorkers) -> DataFrame:
+    """A row for each task, which is its number."""
+    count = len(raw.ranges)
+    return _known(raw.spark.range(0, count, 1, count), T.StructType([T.StructField("id", T.LongType(), False)]))
 
 
 def _given(raw: DataFrame) -> DataFrame:
-    """What the workers read of the source's columns."""
+    """What the workers read of rows with the columns of Spark's own Kafka source."""
     given = raw.select(
         "value",
         "key",
-        # Before each record Spark (4.2.0) asks how large its Arrow batch has become. Of a list it then fills in all
-        # NULLs at its end anew: so there are none. And of a list of structs that took a fifth of its tasks' time.
         _listed("key", HEADER_KEYS),
         _listed("value", HEADER_VALUES),
         "partition",
@@ -147,8 +153,5 @@ def millis() -> Column:
 
 
 def _fingerprint() -> Column:
-    """A hash of a record: its place is in it, so that no two are equal and cancel each other out.
-
-    Key and value have the offset between them: a NULL leaves no trace, and could be the one or the other.
-    """
+    """The hash of a record that `decode/fingerprints.py` describes."""
     return F.xxhash64("key", "offset", "value", "partition")

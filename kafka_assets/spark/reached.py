@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from kafka_assets.errors import RecordsChanged, SparkUnavailable
+from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, RecordsChanged, SparkUnavailable
 from kafka_assets.spark.worker_python import unfit
 
 _CODES = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
@@ -32,8 +33,12 @@ _SAID = (
     _LOST_RECORDS,
 )
 
-_UNGIVEN = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
-"""Their log was looked at before: they expire in this moment."""
+_NOT_FETCHED = re.compile(r"NotFetched: (\{.*\})")
+"""What `decode/fetch.py` raises on a worker."""
+
+_GONE = (1, -140, 3, -188, -190)
+"""librdkafka's codes for offsets, topics and partitions that are not there. Their log was looked at before: they expire
+in this moment, or their topic is deleted."""
 
 _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')
 
@@ -48,12 +53,8 @@ def reached() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, PySparkException) and (ungiven := _UNGIVEN.search(str(error))) is not None:
-            raise RecordsChanged(
-                "Spark could not read records that Kafka had just offered",
-                why=" ".join(ungiven[0].split()),
-                cure="nothing: the slice is asked for again. If its offsets have expired, the next try says so",
-            ) from error
+        if isinstance(error, PySparkException) and (ungiven := _NOT_FETCHED.search(str(error))) is not None:
+            raise _not_fetched(json.loads(ungiven[1])) from error
         if isinstance(error, PySparkException) and (known := unfit(error)) is not None:
             raise known from error
         if not unreached(error):
@@ -70,6 +71,23 @@ def reached() -> Generator[None]:
             why=told(error),
             cure="see that it is up (`kafka-assets doctor`); the sensor asks again",
         ) from error
+
+
+def _not_fetched(said: dict[str, Any]) -> KafkaAssetsError:
+    """What a worker says that got nothing from Kafka."""
+    place = f"partition {said['partition']} of the topic {said['topic']!r}"
+    if said["code"] in _GONE:
+        return RecordsChanged(
+            "Spark's workers could not read records that Kafka had just offered",
+            why=f"offset {said['at']} of {place}: {said['why']}",
+            cure="nothing: the slice is asked for again. If its offsets have expired, the next try says so",
+        )
+    return BrokerUnavailable(
+        f"Spark's workers could read {place} to {said['at']}, not to {said['end']}",
+        why=said["why"],
+        cure="nothing, if it passes; otherwise see that the machines of Spark's workers reach all of the brokers, at "
+        "the addresses that these advertise",
+    )
 
 
 def unreached(error: Exception) -> bool:

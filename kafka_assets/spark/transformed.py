@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql import types as T  # noqa: N812
@@ -27,7 +25,6 @@ from kafka_assets.errors import CountsDisagree, StreamError
 from kafka_assets.records import CARRIED, KEY, OFFSET, ORDINAL, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.slices import Piece, SliceKey
 from kafka_assets.spark.chunks import (
-    PROBE,
     Arriving,
     Opened,
     Read,
@@ -37,11 +34,9 @@ from kafka_assets.spark.chunks import (
     left,
     slices_of,
     tasks_of,
-    unread,
     upsert_of,
 )
 from kafka_assets.spark.decode import beside, decode, good, rows_in
-from kafka_assets.spark.far_times import is_of_a_far_time
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.result_size import let_through
 from kafka_assets.spark.transport import arriving, bounded
@@ -80,45 +75,13 @@ def check_key(landed: T.StructType, upsert: Upsert) -> None:
 
 
 def fetch_transformed(
-    pieces: Sequence[Piece],
-    *,
-    read: Read,
-    read_here: Read,
-    stream: Stream,
-    transform: Transform,
-    schema: pa.Schema,
-    room: int,
-    here: int = PROBE,
+    pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform, schema: pa.Schema, room: int
 ) -> Arriving:
     """What a transform makes of the records, in the columns of `schema`: one read of Kafka, and what is asked of it.
 
     A transform of single records is given those of all pieces, one of whole slices those of one slice. What is told of
     the records comes first, in a chunk for each task that has read some; then rows, in chunks of about `room` bytes.
-    `read_here` reads what `read` cannot, `here` offsets at a time, or a whole slice.
     """
-    fetch = partial(_fetched, stream=stream, transform=transform, schema=schema, room=room)
-    fetching = fetch(pieces, read=read)
-    given: list[Chunk] = []
-    try:
-        given.append(next(fetching))
-    except PySparkException as error:
-        # Only reading can fail of it, and that is over when the first chunk is there: nothing is given twice.
-        if not is_of_a_far_time(error):
-            raise
-    if given:
-        with closing(fetching):
-            yield given.pop()  # nothing here holds a chunk that the publisher is done with
-            return (yield from fetching)
-    parts = [[part] for piece in pieces for part in unread(piece, [], most=here)]
-    rest: list[Sequence[Piece]] = []
-    for part in parts if stream.scope == "record" else [pieces]:
-        rest += yield from fetch(part, read=read_here)
-    return rest
-
-
-def _fetched(
-    pieces: Sequence[Piece], *, read: Read, stream: Stream, transform: Transform, schema: pa.Schema, room: int
-) -> Arriving:
     slices = slices_of(pieces)
     upsert = upsert_of(stream, schema)
     whole = slices[0] if stream.scope == "slice" else None

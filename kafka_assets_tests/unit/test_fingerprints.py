@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_assets.live import fingerprints
-from kafka_assets.live.fingerprints import fingerprint
+from kafka_assets.decode import fingerprints
+from kafka_assets.decode.fingerprints import fingerprint
 
 P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 P4, P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5

@@ -1,7 +1,8 @@
 """What slices are compared by when they are read again: the hash of each record, as Spark's `xxhash64` makes it.
 
 Spark hashes what stands in a row one after the other, each part seeded with the hash before it, from 42 on; a NULL
-leaves it as it is. It takes key, offset, value and partition (`spark/decode.py` says why in this order).
+leaves it as it is. A record's place is in its hash, so that no two are equal and cancel each other out. Key and value
+have the offset between them: which of the two is NULL must make a difference.
 
 The algorithm is XXH64: stripes of four words side by side, then words, half a word and bytes that are left. Here it
 goes through many records at a time, which costs about what a copy of their bytes costs through Python.
@@ -32,14 +33,19 @@ _Places = np.ndarray[Any, np.dtype[np.int64]]
 
 def fingerprint(partition: int, offsets: _Places, keys: Any, values: Any) -> int:
     """The hashes of these records of one partition, combined; keys and values are binary arrays."""
-    found = 0
+    return int(np.bitwise_xor.reduce(hashes_of(partition, offsets, keys, values)))
+
+
+def hashes_of(partition: int, offsets: _Places, keys: Any, values: Any) -> _Places:
+    """The hash of each of these records."""
+    found = np.empty(len(offsets), dtype=np.int64)
     for start in range(0, len(offsets), BLOCK):
         some = offsets[start : start + BLOCK]
         hashes = np.full(len(some), _SEED, dtype=np.uint64)
         hashes = _of_bytes(keys.slice(start, len(some)), hashes)
         hashes = _of_longs(some.view(np.uint64), hashes)
         hashes = _of_bytes(values.slice(start, len(some)), hashes)
-        found ^= int(np.bitwise_xor.reduce(_of_int(partition, hashes)).view(np.int64))
+        found[start : start + len(some)] = _of_int(partition, hashes).view(np.int64)
     return found
 
 

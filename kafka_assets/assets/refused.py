@@ -1,0 +1,48 @@
+"""The bytes of records whose rows the database refused: the same offsets, read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, told
+from kafka_assets.broker.read import StoredRecord
+from kafka_assets.decode.messages import LATEST
+from kafka_assets.errors import OffsetsExpired, RecordsChanged
+from kafka_assets.records import BadRecord, Refused
+
+Stored = Callable[[str, int, int, int], Iterable[StoredRecord]]
+"""The records of a topic's partition from one offset to before another one."""
+
+
+def fetch_refused(refused: Sequence[Refused], *, stored: Stored) -> list[BadRecord]:
+    """The refused records as Kafka has them; raises `RecordsChanged` where one of them is not delivered any more."""
+    places: dict[tuple[str, int], dict[int, str]] = {}
+    for one in refused:
+        places.setdefault((one.topic, one.partition), {})[one.offset] = one.reason
+    found: list[BadRecord] = []
+    try:
+        for (topic, partition), reasons in sorted(places.items()):
+            records = stored(topic, partition, min(reasons), max(reasons) + 1)
+            found += [_bad(record, reasons[record.offset]) for record in records if record.offset in reasons]
+    except OffsetsExpired:
+        pass  # told below, with those that compaction has removed
+    if len(found) < len(refused):
+        raise RecordsChanged(
+            f"the table refused {len(refused)} records, and {len(found)} were found when their bytes were fetched",
+            why="the topic was compacted, or records expired, between the two reads",
+            cure="nothing: the slice is asked for again",
+        )
+    return found
+
+
+def _bad(record: StoredRecord, reason: str) -> BadRecord:
+    at = record.timestamp_ms
+    return BadRecord(
+        partition=record.partition,
+        offset=record.offset,
+        reason=f"{reason} · {LEFT_OUT}" if record.headers is UNREADABLE else reason,
+        key=record.key,
+        value=record.value,
+        headers=told(record.headers),
+        timestamp=at if 0 <= at <= LATEST else None,
+    )
