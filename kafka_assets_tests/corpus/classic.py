@@ -40,12 +40,11 @@ def chunks(spark: Any) -> list[Any]:
         return raw_frame(spark, [value for value, _ in RECORDS])
 
     schema = plain_schema(stream)
-    plain = as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
+    plain = as_one(fetch_landed([piece], read=read, stream=stream))
     made = as_one(
         fetch_transformed(
             [piece],
             read=read,
-            read_here=read,
             stream=stream,
             transform=lambda some: some,
             schema=schema,

@@ -148,7 +148,7 @@ def test_bad_records_come_with_their_bytes_from_the_same_read(spark: SparkSessio
     def read(_: object) -> DataFrame:
         return raw_frame(spark, values)
 
-    chunk = as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
+    chunk = as_one(fetch_landed([piece], read=read, stream=stream))
     bad = {row["kafka_offset"]: row["_kafka_bad"] for row in decoded(spark, values, schema=RECORD_SCHEMA)}
     assert {one.offset: one.reason for one in chunk.bad} == {at: why for at, why in bad.items() if why is not None}
     for one in chunk.bad:

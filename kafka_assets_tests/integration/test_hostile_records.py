@@ -16,9 +16,9 @@ from kafka_assets import Consumer, kafka_listener, run_listeners
 from kafka_assets.broker import Connection
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.broker.topics import create_topic
+from kafka_assets.decode.messages import LATEST
 from kafka_assets.errors import HeadersUnreadable
 from kafka_assets.ledger.engine import read
-from kafka_assets.records import LATEST
 from kafka_assets_tests.integration.consuming import QUICK, committed, new_topic, stored
 from kafka_assets_tests.integration.living import Living, orders
 from kafka_assets_tests.integration.project import Landing

@@ -58,13 +58,12 @@ def by_spark(
     key = SliceKey("orders", 1, 3, 0, len(values) + 5)
     piece = Piece("orders", 3, key.start, key.end, (key,))
     if not through_a_function:
-        return as_one(fetch_landed([piece], read=read, read_here=read, stream=stream))
+        return as_one(fetch_landed([piece], read=read, stream=stream))
     schema = plain_schema(stream)
     return as_one(
         fetch_transformed(
             [piece],
             read=read,
-            read_here=read,
             stream=stream,
             transform=lambda records: records,
             schema=schema,

@@ -62,7 +62,7 @@ def _made(mailbox: Address | None, *given: Any) -> list[Any]:
     schema = declared(APPEND.schema_, "json")
     places = [(one.partition, one.start, one.end) for one in SLICES]
     carried = [name for name in plain_schema(APPEND).names if name.startswith("kafka_")]
-    asked = ("json", carried, [], places, None, None)
+    asked = (None, "json", carried, [], places, None, None)
     return [
         *(batches.landed(given, schema, *asked) if mailbox is None else batches.put(given, schema, mailbox, *asked))
     ]

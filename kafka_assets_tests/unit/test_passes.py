@@ -37,7 +37,6 @@ from kafka_assets.spark.chunks import (
     slices_of,
     stream_chunks,
     tasks_of,
-    unread,
     upsert_of,
 )
 from kafka_assets.spark.transport import arriving, bounded
@@ -79,7 +78,7 @@ def passed(
         batch
         for task in tasks
         for batch in batches.landed(
-            task, declared(stream.schema_, stream.format), stream.format, carried, needed, places, upsert, room
+            task, declared(stream.schema_, stream.format), None, stream.format, carried, needed, places, upsert, room
         )
     ]
     return Opened(pa.Table.from_batches(made, schema=packets.PACKETS), slices, rows=schema, upsert=upsert)
@@ -118,7 +117,7 @@ def test_the_rows_in_packets_become_columns_for_a_function_and_nothing_else_does
     made = [
         batch
         for task in tasks
-        for batch in batches.landed(task, fields, "json", carried, (), [(0, 0, 10)], upsert, None)
+        for batch in batches.landed(task, fields, None, "json", carried, (), [(0, 0, 10)], upsert, None)
     ]
     found = pa.Table.from_batches(made, schema=packets.PACKETS)
     rows = found.filter(pa.compute.equal(found.column(packets.KIND), packets.ROWS))
@@ -134,7 +133,9 @@ def test_of_a_function_s_records_no_column_is_needed_yet() -> None:
     upsert = upsert_of(stream, plain_schema(stream))
     fields = declared(stream.schema_, "json")
     for needed, bad in ((["id"], [0]), ([], [])):
-        made = list(batches.landed([raw([(b"1", b"{}")])], fields, "json", [], needed, [(0, 0, 10)], upsert, None))
+        made = list(
+            batches.landed([raw([(b"1", b"{}")])], fields, None, "json", [], needed, [(0, 0, 10)], upsert, None)
+        )
         told = Opened(pa.Table.from_batches(made), SLICES, rows=rows_schema(landed_schema(fields), []), upsert=upsert)
         assert [one.offset for one in told.bad()] == bad
         assert told.chunk().rows.num_rows == 1 - len(bad)
@@ -285,16 +286,6 @@ def test_what_a_task_of_two_partitions_left_of_the_second_one_is_read() -> None:
     assert left(pieces, found.ends()) == [[*part_of(pieces[0], 1, 10), *part_of(pieces[1], 0, 4)]]
 
 
-def test_what_no_task_has_read_lies_before_them_between_them_and_behind() -> None:
-    ends = [TaskEnd(0, 6, 8, True), TaskEnd(1, 0, 9, False), TaskEnd(0, 2, 4, False)]
-    found = [(part.start, part.end, part.slices) for part in unread(PIECES[0], ends)]
-    gaps = [part for start, end in ((0, 2), (4, 6), (8, 10)) for part in part_of(PIECES[0], start, end)]
-    assert found == [(part.start, part.end, part.slices) for part in gaps]
-    assert [(start, end) for start, end, _ in found] == [(0, 2), (4, 6), (8, 10)]
-    assert unread(PIECES[0], []) == [PIECES[0]]
-    assert unread(PIECES[0], [TaskEnd(0, 0, 10, False)]) == []
-
-
 def test_each_task_ends_with_its_last_packet_however_its_packets_arrive() -> None:
     kinds = [packets.ROWS, packets.COUNTS, packets.ENDS, packets.ROWS, packets.ENDS]
     whole = pa.record_batch(
@@ -362,7 +353,7 @@ def test_spark_that_is_gone_before_it_is_asked_says_so() -> None:
         raise Py4JNetworkError("Answer from Java side is empty")
 
     with pytest.raises(SparkUnavailable):
-        next(fetch_landed(PIECES, read=gone, read_here=gone, stream=APPEND))
+        next(fetch_landed(PIECES, read=gone, stream=APPEND))
 
 
 def test_tasks_are_cut_when_it_is_known_how_large_records_are() -> None:

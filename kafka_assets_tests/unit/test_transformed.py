@@ -30,7 +30,6 @@ pc: Any = pyarrow.compute
 APPEND = declare(name="orders", topic="orders", target="orders", schema="id BIGINT")
 KEY_OF = SliceKey("orders", 1, 0, 0, 10)
 PIECES = [Piece("orders", 0, 0, 10, (KEY_OF,))]
-FAR = PySparkException("java.lang.ArithmeticException: long overflow")
 
 
 class Frame(NamedTuple):
@@ -68,19 +67,17 @@ class Spark:
         monkeypatch.setattr(transformed, "rows_in", lambda kept, stream, names: kept)
         monkeypatch.setattr(transformed, "arriving", self._arriving)
 
-    def fetch(self, pieces: Sequence[Piece] = PIECES, *, room: int = 1 << 20, here: int = 4) -> Arriving:
+    def fetch(self, pieces: Sequence[Piece] = PIECES, *, room: int = 1 << 20) -> Arriving:
         schema = plain_schema(self.stream)
         if self.stream.scope == "slice":
             schema = pa.schema([schema.field("id")])
         return fetch_transformed(
             pieces,
             read=lambda some: Frame(self, some),
-            read_here=lambda some: Frame(self, some, "here"),
             stream=self.stream,
             transform=lambda records: records,
             schema=schema,
             room=room,
-            here=here,
         )
 
     def _decode(self, raw: Frame, stream: Stream, slices: Any, *, upsert: Any, room: int | None) -> Frame:
@@ -97,7 +94,7 @@ class Spark:
             self.held -= 1
 
     def _ask(self, frame: Frame) -> None:
-        assert self.held or frame.what in ("read", "here")
+        assert self.held or frame.what == "read"
         self.asked.append((frame.what, frame.pieces[0].start, frame.pieces[-1].end))
         if frame.what in self.fails:
             raise self.fails[frame.what]
@@ -111,7 +108,8 @@ class Spark:
                 given = raw([(b"k", b'{"id":%d}' % at if at != 5 else b"{}") for at in range(start, end)], first=start)
                 places = [(one.partition, one.start, one.end) for one in piece.slices]
                 made: Any = pa.Table.from_batches(
-                    list(batches.landed([given], fields, "json", carried, (), places, None, self.room)), schema=PACKETS
+                    list(batches.landed([given], fields, None, "json", carried, (), places, None, self.room)),
+                    schema=PACKETS,
                 )
                 rows = pc.equal(made.column(KIND), ROWS)
                 if frame.what == "told":
@@ -168,34 +166,6 @@ def test_whoever_takes_no_more_gives_back_what_is_held(monkeypatch: pytest.Monke
         assert spark.held == 1
         fetching.close()
         assert spark.held == 0
-
-
-def test_what_spark_cannot_read_this_process_does_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = Spark(monkeypatch)
-    spark.fails["read"] = FAR
-    found = list(spark.fetch())
-    reads = [(start, end) for what, start, end in spark.asked if what == "here"]
-    assert reads == [(0, 4), (4, 8), (8, 10)]
-    assert offsets(found) == list(range(10))
-    assert sum((part for chunk in found for part in chunk.seen.values()), Seen()).read == 10
-    assert spark.held == 0
-
-
-def test_a_slice_that_spark_cannot_read_this_process_reads_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = Spark(monkeypatch, APPEND.model_copy(update={"scope": "slice"}))
-    spark.fails["read"] = FAR
-    found = list(spark.fetch())
-    assert [(start, end) for what, start, end in spark.asked if what == "here"] == [(0, 10)]
-    assert offsets(found) == [0] * 10
-
-
-def test_an_error_of_the_function_in_the_same_words_is_no_far_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = Spark(monkeypatch)
-    spark.fails["rows"] = FAR
-    with pytest.raises(PySparkException, match="long overflow"):
-        list(spark.fetch())
-    assert not any(what == "here" for what, _, _ in spark.asked)
-    assert spark.held == 0
 
 
 def test_rows_of_a_slice_are_numbered_through_its_chunks_and_its_task_ends_for_no_lack_of_room(

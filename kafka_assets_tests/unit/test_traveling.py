@@ -31,7 +31,7 @@ GIVEN = pa.record_batch(
         "fingerprint": pa.array([1, 2, 4, 8], pa.int64()),
     }
 )
-ASKED = ("json", ["kafka_offset"], [], [(0, 0, 10)], (["id"], None, SCHEMA), 1 << 20)
+ASKED = (None, "json", ["kafka_offset"], [], [(0, 0, 10)], (["id"], None, SCHEMA), 1 << 20)
 WORKER = """
 import gc, pickle, sys
 import pyarrow as pa
