@@ -29,14 +29,14 @@ own queue (`QUEUED`), whatever their size."""
 PATIENCE = 30.0
 """Seconds without any progress. Both ends of what is read are checked before, so there never should be any."""
 
-QUEUED = {"queued.max.messages.kbytes": "4096"}
+QUEUED = {"queued.max.messages.kbytes": "2048"}
 """What the client fetches ahead, unless a user says otherwise: this process holds it, and what is fetched beyond a
 task's end is thrown away."""
 
-AT_ONCE = {"fetch.wait.max.ms": "10"}
+AT_ONCE = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
 """What is read is there: nobody has to wait for it to come. But with each answer the client asks for what comes next,
 and at the log's end the broker keeps that question for so long. It is never what a user says, who means those that
-wait."""
+wait. And where enough was fetched ahead, that is soon decoded."""
 
 _POLL = 0.05
 """Seconds to wait for the next record: where there are holes only the client's position tells that it is past them."""
