@@ -139,7 +139,7 @@ class _Told:
     def counted(self, statistics: str) -> None:
         topics = json.loads(statistics)["topics"].values()
         places = [one["next_offset"] for topic in topics for one in topic["partitions"].values()]
-        self.fetched = max(self.fetched, *places)
+        self.fetched = max([self.fetched, *places])
 
     @property
     def patience(self) -> float:
