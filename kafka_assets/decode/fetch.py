@@ -158,8 +158,8 @@ def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
 
     if not messages:
         return messages
-    ask: Any = type(messages[0]).error
-    errors: list[Any] = list(map(ask, messages))
+    kind: Any = type(messages[0])
+    errors: list[Any] = list(map(kind.error, messages))
     if not any(errors):
         return messages
     for error in errors:
