@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafka_assets import kafka_asset
 from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.sinks.steps import STEPS
+from kafka_assets.slices import Piece
 from kafka_assets.testing import run_asset
 from kafka_assets_tests.integration.project import Landing, failure_of
 
@@ -189,11 +191,15 @@ def test_a_replay_of_other_records_is_told(landing: Declare, monkeypatch: pytest
     stream.topic()
     stream.produce_ids(0, 10)
     stream.land()
+    other = f"{stream.name}_other"
+    stream.topic(name=other)
+    stream.produce_ids(0, 3, topic=other)
+    stream.produce(b'{"id": 4, "note": "n"}', topic=other)
+    stream.produce_ids(4, 10, topic=other)
     read = KafkaResource.read
 
-    def changed(*given: Any, **more: Any) -> Any:
-        other = F.when(F.col("offset") == 3, F.lit(b'{"id": 4, "note": "n"}')).otherwise(F.col("value"))
-        return read(*given, **more).withColumn("value", other)
+    def changed(kafka: KafkaResource, spark: Any, pieces: Sequence[Piece], **more: Any) -> Any:
+        return read(kafka, spark, [replace(one, topic=other) for one in pieces], **more)
 
     monkeypatch.setattr(KafkaResource, "read", changed)
     result = stream.replay(stream.keys()[0])

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,10 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import DefaultChannelBuilder, SparkConnectClient
 
-from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.devstack.spark import DEFAULTS, SOCKETS, connector_jars, spark_home
 from kafka_assets.errors import SparkUnavailable
-from kafka_assets.slices import Piece
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import open_session
 from kafka_assets_tests.integration.living import waited
@@ -162,15 +160,6 @@ def test_a_query_speaks_to_its_workers_through_a_private_folder(spark: SparkSess
     folder = Path(str(spark.conf.get("spark.python.unix.domain.socket.dir")))
     assert list(folder.glob(".*.sock"))
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_records_are_read_through_the_newer_interface(landing: Callable[..., Landing], spark: SparkSession) -> None:
-    """Through the older one, each read is planned twice, and each record becomes Java objects first."""
-    stream = landing()
-    stream.topic()
-    stream.produce_ids(0, 1)
-    read = KafkaResource(bootstrap_servers=stream.broker).read(spark, [Piece(stream.name, 0, 0, 1, ())])
-    assert "BatchScan" in cast("Any", read)._explain_string()
 
 
 def test_a_run_gives_its_session_back_however_it_ends(landing: Callable[..., Landing], spark_remote: str) -> None:
