@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -158,7 +158,7 @@ def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
 
     if not messages:
         return messages
-    kind: Any = type(messages[0])
+    kind = cast("Any", type(messages[0]))
     errors: list[Any] = list(map(kind.error, messages))
     if not any(errors):
         return messages
