@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,10 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import DefaultChannelBuilder, SparkConnectClient
 
-from kafka_assets.assets.resources import KafkaResource
-from kafka_assets.devstack.spark import DEFAULTS, SOCKETS, connector_jars, spark_home
+from kafka_assets.devstack.spark import DEFAULTS, SOCKETS, spark_home
 from kafka_assets.errors import SparkUnavailable
-from kafka_assets.slices import Piece
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import open_session
 from kafka_assets_tests.integration.living import waited
@@ -55,10 +53,6 @@ BOUNDED = {
     "spark.sql.connect.ui.retainedStatements",
     "spark.sql.ui.retainedExecutions",
     "spark.executor.isolatedSessionCache.size",
-    "spark.kafka.consumer.cache.timeout",
-    "spark.kafka.consumer.cache.evictorThreadRunInterval",
-    "spark.kafka.consumer.fetchedData.cache.timeout",
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval",
 }
 """What was seen to stay in the server's heap of each run that is over; `make soak-sessions` measures all of it."""
 GIVE_UP = 120.0
@@ -144,7 +138,7 @@ def test_what_runs_leave_in_the_server_is_bounded_by_settings_that_its_spark_kno
     written = {line.split()[0] for line in (DEFAULTS + SOCKETS).splitlines() if line.startswith("spark.")}
     assert written >= BOUNDED
     unknown = set(written)
-    for jar in (*(spark_home() / "jars").glob("spark-*.jar"), *connector_jars()):
+    for jar in (spark_home() / "jars").glob("spark-*.jar"):
         with zipfile.ZipFile(jar) as classes:
             for name in classes.namelist():
                 if name.endswith(".class") and any(part in name for part in ("config", "Conf", "package")):
@@ -162,15 +156,6 @@ def test_a_query_speaks_to_its_workers_through_a_private_folder(spark: SparkSess
     folder = Path(str(spark.conf.get("spark.python.unix.domain.socket.dir")))
     assert list(folder.glob(".*.sock"))
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_records_are_read_through_the_newer_interface(landing: Callable[..., Landing], spark: SparkSession) -> None:
-    """Through the older one, each read is planned twice, and each record becomes Java objects first."""
-    stream = landing()
-    stream.topic()
-    stream.produce_ids(0, 1)
-    read = KafkaResource(bootstrap_servers=stream.broker).read(spark, [Piece(stream.name, 0, 0, 1, ())])
-    assert "BatchScan" in cast("Any", read)._explain_string()
 
 
 def test_a_run_gives_its_session_back_however_it_ends(landing: Callable[..., Landing], spark_remote: str) -> None:
