@@ -50,8 +50,9 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def test_the_lock_names_every_service_and_no_host() -> None:
-    services = {"kafka", "kafka-tools", "spark-connector", "postgresql", "mariadb", "registry"}
-    assert set(read_lock()) == services | {"jdbc", "connect", "debezium-jdbc"}
+    services = {"kafka", "kafka-tools", "postgresql", "mariadb", "registry"}
+    benchmarks = {"spark-connector", "jdbc", "connect", "debezium-jdbc"}
+    assert set(read_lock()) == services | benchmarks
     assert "://" not in artifacts.LOCK.read_text(encoding="utf-8")
 
 
