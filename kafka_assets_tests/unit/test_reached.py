@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import grpc
 import pytest
+from confluent_kafka import KafkaError
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException, PythonException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from kafka_assets.assets.faults import Fault, fault_of
-from kafka_assets.errors import RecordsChanged, Retryable, SparkUnavailable, WorkersUnfit
+from kafka_assets.decode.fetch import NotFetched
+from kafka_assets.errors import BrokerUnavailable, RecordsChanged, Retryable, SparkUnavailable, WorkersUnfit
 from kafka_assets.spark.reached import reached
 
 
@@ -49,10 +51,18 @@ def test_records_that_were_lost_with_their_executor_are_asked_for_again_and_no_s
 
 
 def test_what_kafka_did_not_give_spark_is_asked_for_again_and_no_slices_fault() -> None:
-    said = "Some data may be lost\nReason: Could not read records in offset [0, 6) for topic partition orders-2\n"
-    with pytest.raises(RecordsChanged, match=r"offset \[0, 6\) for topic partition orders-2") as found, reached():
+    gone = NotFetched(place=("orders", 2, 0, 6), at=3, code=KafkaError._AUTO_OFFSET_RESET, why="Offset out of range")
+    said = f"Traceback (most recent call last):\n_kafka_assets_decode_1.fetch.NotFetched: {gone}\n"
+    with pytest.raises(RecordsChanged, match="offset 3 of partition 2 of the topic 'orders'") as found, reached():
         raise SparkConnectGrpcException(message=said, grpc_status_code=grpc.StatusCode.INTERNAL)
     assert fault_of(found.value) is Fault.PASSING
+
+
+def test_workers_that_do_not_reach_a_broker_are_told_with_the_way_there() -> None:
+    gone = NotFetched(place=("orders", 2, 0, 6), at=0, code=KafkaError._TRANSPORT, why="Connection refused")
+    with pytest.raises(BrokerUnavailable, match=r"topic 'orders' to 0, not to 6.*advertise") as found, reached():
+        raise PythonException(f"NotFetched: {gone}")
+    assert found.value.why == "Connection refused"
 
 
 @pytest.mark.parametrize(
