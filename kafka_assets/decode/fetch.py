@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -29,6 +29,12 @@ own queue (`QUEUED`), whatever their size."""
 PATIENCE = 30.0
 """Seconds without any progress. Both ends of what is read are checked before, so there never should be any."""
 
+GONE = (1, 3, -140, -188, -190)
+"""librdkafka's codes for offsets, topics and partitions that are not there."""
+
+GRACE = 5.0
+"""Seconds without progress where one of them was heard: for so long another broker may not know of a topic yet."""
+
 QUEUED = {"queued.max.messages.kbytes": "2048"}
 """What the client fetches ahead, unless a user says otherwise: this process holds it, and what is fetched beyond a
 task's end is thrown away."""
@@ -37,6 +43,10 @@ AT_ONCE = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
 """What is read is there: nobody has to wait for it to come. But with each answer the client asks for what comes next,
 and at the log's end the broker keeps that question for so long. It is never what a user says, who means those that
 wait. And where enough was fetched ahead, that is soon decoded."""
+
+TOLD = {"topic.metadata.propagation.max.ms": "0", "statistics.interval.ms": "1000", "log_level": "0"}
+"""That a topic is not there is told at once, and how far the client has come every second. What fails is told as well:
+it need not be logged with each try to connect, twenty times a second."""
 
 _POLL = 0.05
 """Seconds to wait for the next record: where there are holes only the client's position tells that it is past them."""
@@ -49,7 +59,8 @@ UNTOLD: Any = object()
 class NotFetched(Exception):
     """What Spark tells of it is its text, which says why in words for `spark/reached.py`."""
 
-    def __init__(self, *, place: Range, at: int, code: int | None, why: str) -> None:
+    def __init__(self, *, place: Range, at: int | None, code: int | None, why: str) -> None:
+        """`at`: what it came to, or None where there is no client that could read."""
         topic, partition, _, end = place
         told = {"topic": topic, "partition": partition, "at": at, "end": end, "code": code, "why": why}
         super().__init__(json.dumps(told))
@@ -74,35 +85,71 @@ def fetched(tasks: Iterable[Any], fetch: Fetch) -> Generator[Any]:
 
 def _read(config: Mapping[str, str], place: Range) -> Generator[Columns]:
     """The committed records of a range, in order; holes are simply not there."""
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     topic, partition, start, end = place
-    said: list[KafkaError] = []
-    consumer: Any = Consumer({**QUEUED, **config, **AT_ONCE, "error_cb": said.append})
+    told = _Told(start)
+    try:
+        consumer: Any = Consumer(
+            {**QUEUED, **config, **AT_ONCE, **TOLD, "error_cb": told.failed, "stats_cb": told.counted}
+        )
+    except KafkaException as refused:
+        error: KafkaError = refused.args[0]
+        raise NotFetched(place=place, at=None, code=error.code(), why=error.str()) from None
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
         at, heard, block = start, time.monotonic(), _Block()
         while at < end:
+            before = at, told.fetched
             # What is there at once is no more than the client's queue holds.
             messages: list[Any] = consumer.consume(min(BLOCK, end - at), 0) or consumer.consume(1, _POLL)
-            good, before = _records(messages, place, at), at
+            good = _records(messages, place, at)
             if good:
                 at = good[-1].offset() + 1
                 block.add([message for message in good if message.offset() < end] if at > end else good)
             else:
                 # Past holes and control records no message comes; only the position tells.
                 at = max(at, consumer.position([TopicPartition(topic, partition)])[0].offset)
-            if at > before:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > PATIENCE:
-                why = said[-1].str() if said else "the log ends there, or an open transaction holds the rest back"
-                raise NotFetched(place=place, at=at, code=said[-1].code() if said else None, why=why)
+            if (at, told.fetched) > before:
+                heard, told.error = time.monotonic(), None
+            elif time.monotonic() - heard > told.patience:
+                raise told.not_fetched(place, at)
             if block.is_full:
                 yield block.taken()
+                heard = time.monotonic()  # who took it may have been slow
         if len(block):
             yield block.taken()
     finally:
         consumer.close()
+
+
+class _Told:
+    """What a client tells beside records."""
+
+    def __init__(self, start: int) -> None:
+        self.error: Any = None
+        """The last one since there was progress."""
+        self.fetched = start
+        """The offset that it asks the broker for next: it goes on where nobody sees a record of a large transaction
+        that was aborted."""
+
+    def failed(self, error: Any) -> None:
+        self.error = error
+
+    def counted(self, statistics: str) -> None:
+        topics = json.loads(statistics)["topics"].values()
+        places = [one["next_offset"] for topic in topics for one in topic["partitions"].values()]
+        self.fetched = max([self.fetched, *places])
+
+    @property
+    def patience(self) -> float:
+        return GRACE if self.error is not None and self.error.code() in GONE else PATIENCE
+
+    def not_fetched(self, place: Range, at: int) -> NotFetched:
+        if self.error is None:
+            why = "the log ends there, or an open transaction holds the rest back"
+            return NotFetched(place=place, at=at, code=None, why=why)
+        return NotFetched(place=place, at=at, code=self.error.code(), why=self.error.str())
 
 
 def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
@@ -111,8 +158,8 @@ def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
 
     if not messages:
         return messages
-    ask: Any = type(messages[0]).error
-    errors: list[Any] = list(map(ask, messages))
+    kind = cast("Any", type(messages[0]))
+    errors: list[Any] = list(map(kind.error, messages))
     if not any(errors):
         return messages
     for error in errors:

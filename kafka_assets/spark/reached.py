@@ -10,7 +10,8 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, RecordsChanged, SparkUnavailable
+from kafka_assets.decode.fetch import GONE
+from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, RecordsChanged, SparkUnavailable, WorkersUnfit
 from kafka_assets.spark.worker_python import unfit
 
 _CODES = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
@@ -35,10 +36,6 @@ _SAID = (
 
 _NOT_FETCHED = re.compile(r"NotFetched: (\{.*\})")
 """What `decode/fetch.py` raises on a worker."""
-
-_GONE = (1, -140, 3, -188, -190)
-"""librdkafka's codes for offsets, topics and partitions that are not there. Their log was looked at before: they expire
-in this moment, or their topic is deleted."""
 
 _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')
 
@@ -76,7 +73,15 @@ def reached() -> Generator[None]:
 def _not_fetched(said: dict[str, Any]) -> KafkaAssetsError:
     """What a worker says that got nothing from Kafka."""
     place = f"partition {said['partition']} of the topic {said['topic']!r}"
-    if said["code"] in _GONE:
+    if said["at"] is None:
+        return WorkersUnfit(
+            "the Kafka client of Spark's workers does not accept the properties",
+            why=said["why"],
+            cure="put the files that they name where this process has them on the workers' machines, too, and have the "
+            "same confluent-kafka there",
+        )
+    # Their log was looked at before: they expire in this moment, or their topic is deleted.
+    if said["code"] in GONE:
         return RecordsChanged(
             "Spark's workers could not read records that Kafka had just offered",
             why=f"offset {said['at']} of {place}: {said['why']}",

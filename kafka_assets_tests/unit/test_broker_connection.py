@@ -10,7 +10,14 @@ from confluent_kafka import KafkaException, Producer
 
 from kafka_assets.broker import admin
 from kafka_assets.broker.admin import LOGGER, Admin
-from kafka_assets.broker.connection import OURS, Connection, admin_config, consumer_config, producer_config
+from kafka_assets.broker.connection import (
+    OURS,
+    Connection,
+    admin_config,
+    consumer_config,
+    producer_config,
+    worker_config,
+)
 from kafka_assets.broker.java_names import JAVA_NAMES
 from kafka_assets.broker.usual_names import USUAL_NAMES
 from kafka_assets.errors import SettingsError
@@ -147,6 +154,46 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(SettingsError, match=rf"no file .*/absent\.pem.*{name}"):
         admin_config(Connection("b:1", {name: str(tmp_path / "absent.pem")}))
     assert admin_config(Connection("b:1", {name: str(tmp_path)}))[name] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        ("ssl.ca.location", "ssl.ca.pem"),
+        ("ssl.certificate.location", "ssl.certificate.pem"),
+        ("ssl.key.location", "ssl.key.pem"),
+    ],
+)
+def test_what_a_file_holds_goes_along_to_workers(tmp_path: Path, location: str, text: str) -> None:
+    (tmp_path / "one.pem").write_text("Wärme\n", encoding="utf-8")
+    connection = Connection("b:1", {location: str(tmp_path / "one.pem")})
+    assert worker_config(connection) == {
+        **{name: value for name, value in consumer_config(connection).items() if name != location},
+        text: "Wärme\n",
+    }
+    assert known_to_librdkafka(text)
+    assert "Wärme" not in repr(connection)
+
+
+def test_what_is_no_text_stays_a_path_that_means_the_same_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "authorities").mkdir()
+    (tmp_path / "client.p12").write_bytes(b"\xff\0")
+    given = {"ssl.ca.location": "authorities", "ssl.keystore.location": "client.p12"}
+    found = worker_config(Connection("b:1", given))
+    assert {name: found[name] for name in given} == {
+        "ssl.ca.location": str(tmp_path / "authorities"),
+        "ssl.keystore.location": str(tmp_path / "client.p12"),
+    }
+    assert worker_config(Connection("b:1", {"ssl.ca.location": "probe"}))["ssl.ca.location"] == "probe"
+    assert not any(name.startswith("ssl.") for name in worker_config(Connection("b:1")))
+
+
+def test_a_file_that_is_not_there_does_not_travel(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no file"):
+        worker_config(Connection("b:1", {"ssl.ca.location": str(tmp_path / "absent.pem")}))
 
 
 def test_the_passphrase_of_a_key_is_a_secret() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from confluent_kafka import KafkaError
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException, PythonException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from kafka_assets.assets.faults import Fault, fault_of
-from kafka_assets.decode.fetch import NotFetched
+from kafka_assets.decode.fetch import GONE, NotFetched
 from kafka_assets.errors import BrokerUnavailable, RecordsChanged, Retryable, SparkUnavailable, WorkersUnfit
 from kafka_assets.spark.reached import reached
 
@@ -50,19 +49,39 @@ def test_records_that_were_lost_with_their_executor_are_asked_for_again_and_no_s
     assert fault_of(found.value) is Fault.PASSING
 
 
-def test_what_kafka_did_not_give_spark_is_asked_for_again_and_no_slices_fault() -> None:
-    gone = NotFetched(place=("orders", 2, 0, 6), at=3, code=KafkaError._AUTO_OFFSET_RESET, why="Offset out of range")
-    said = f"Traceback (most recent call last):\n_kafka_assets_decode_1.fetch.NotFetched: {gone}\n"
-    with pytest.raises(RecordsChanged, match="offset 3 of partition 2 of the topic 'orders'") as found, reached():
-        raise SparkConnectGrpcException(message=said, grpc_status_code=grpc.StatusCode.INTERNAL)
+def not_fetched(code: int | None, why: str, *, at: int | None = 4) -> str:
+    """The text of a query that failed, as a worker's last line tells it among others."""
+    raised = NotFetched(place=("orders", 2, 0, 6), at=at, code=code, why=why)
+    return (
+        "Job aborted due to stage failure: Traceback (most recent call last):\n  {a line}\n"
+        f"_kafka_assets_decode_0123.fetch.NotFetched: {raised}\n\n\tat org.apache.spark {{and more}}"
+    )
+
+
+@pytest.mark.parametrize("code", GONE)
+def test_what_kafka_did_not_give_workers_is_asked_for_again_and_no_slices_fault(code: int) -> None:
+    said = 'Broker: it says "{gone}"\nand more, ä'
+    with pytest.raises(RecordsChanged) as found, reached():
+        raise SparkConnectGrpcException(message=not_fetched(code, said), grpc_status_code=grpc.StatusCode.INTERNAL)
+    assert found.value.why == f"offset 4 of partition 2 of the topic 'orders': {said}"
     assert fault_of(found.value) is Fault.PASSING
 
 
-def test_workers_that_do_not_reach_a_broker_are_told_with_the_way_there() -> None:
-    gone = NotFetched(place=("orders", 2, 0, 6), at=0, code=KafkaError._TRANSPORT, why="Connection refused")
-    with pytest.raises(BrokerUnavailable, match=r"topic 'orders' to 0, not to 6.*advertise") as found, reached():
-        raise PythonException(f"NotFetched: {gone}")
-    assert found.value.why == "Connection refused"
+@pytest.mark.parametrize("code", [None, -187, -195, 29])
+def test_a_broker_that_workers_do_not_reach_passes_or_has_a_cure(code: int | None) -> None:
+    with pytest.raises(BrokerUnavailable) as found, reached():
+        raise PythonException(not_fetched(code, "no route"))
+    assert found.value.what == "Spark's workers could read partition 2 of the topic 'orders' to 4, not to 6"
+    assert found.value.why == "no route"
+    assert "the machines of Spark's workers reach all of the brokers" in found.value.cure
+    assert fault_of(found.value) is Fault.PASSING
+
+
+def test_a_client_that_cannot_be_made_on_a_worker_is_no_slices_fault() -> None:
+    with pytest.raises(WorkersUnfit, match="files that they name") as found, reached():
+        raise PythonException(not_fetched(-186, "ssl.keystore.location failed", at=None))
+    assert found.value.why == "ssl.keystore.location failed"
+    assert fault_of(found.value) is Fault.STREAM
 
 
 @pytest.mark.parametrize(
