@@ -21,14 +21,15 @@ GROUPS = {
     "kafka": ["org.apache.kafka:kafka_2.13:4.3.1+", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"],
     # Kafka's own command-line tools (ConsoleProducer, DumpLogSegments): they run with the broker's jars.
     "kafka-tools": ["org.apache.kafka:kafka-tools:4.3.1"],
-    # The token provider's newest public version is older than the connector, and works with it.
+    # What Structured Streaming reads Kafka by, then Spark's and Kafka Connect's JDBC sinks: `bench run` measures beside
+    # them, and nothing else uses these four. The connector is of pyspark's version; the token provider's newest public
+    # one is older, and works with it.
     "spark-connector": [
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ],
-    # Spark's and Kafka Connect's JDBC sinks, beside which `bench run` measures; nothing else uses these three.
     "jdbc": ["org.postgresql:postgresql:42.7.13"],
     "connect": ["org.apache.kafka:connect-runtime:4.3.1+"],
     "debezium-jdbc": ["io.debezium:debezium-connector-jdbc:3.5.0.Final+"],

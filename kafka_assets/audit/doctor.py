@@ -68,7 +68,6 @@ def examine(
     yield from _guarded("spark", lambda: _spark(settings, deep=deep))
     yield from _guarded("database", lambda: _database(settings))
     yield from _guarded("dagster", lambda: refuse_storage(env))
-    yield from _guarded("spark connector", _connector)
     yield from _guarded("artifacts", _artifacts)
     yield _disk(settings)
 
@@ -160,13 +159,10 @@ def _shown(name: str, value: str) -> str:
 
 
 def _kafka_properties(settings: Settings) -> Check | None:
-    from kafka_assets.broker.connection import Connection, require_words
-    from kafka_assets.broker.spark_options import spark_options
+    from kafka_assets.broker.connection import require_words
 
     if not settings.kafka:
         return None
-    # Both clients' words are tried, whether or not a broker is known.
-    spark_options(Connection(settings.bootstrap_servers or "unset", settings.kafka))
     require_words(settings.kafka)
     shown = ", ".join(f"{name}={value}" for name, value in sorted(masked_properties(settings.kafka).items()))
     return Check("kafka properties", "ok", shown)
@@ -216,22 +212,11 @@ def _packets(engine: Engine) -> str:
         return f", max_allowed_packet {packet_limit(connection):,}"
 
 
-def _connector() -> Check:
-    from kafka_assets.devstack.artifacts import group
-
-    client = version("pyspark")
-    connector = next(jar.version for jar in group("spark-connector") if jar.name.startswith("spark-sql-kafka"))
-    if client != connector:
-        detail = f"pyspark {client}, but the Kafka connector is of Spark {connector}"
-        return Check("spark connector", "failed", detail, f"pip install pyspark=={connector}")
-    return Check("spark connector", "ok", f"pyspark {client} and the connector of Spark {connector}")
-
-
 def _artifacts() -> Check:
     from kafka_assets.devstack.artifacts import cache_folder, group
     from kafka_assets.devstack.fetch import absent
 
-    needed = [*group("kafka"), *group("spark-connector")]
+    needed = group("kafka")
     missing = absent(needed)
     if missing:
         size = sum(artifact.size for artifact in missing) / 1e6

@@ -1,19 +1,19 @@
-"""What `doctor` says of Spark: where it listens, whether it answers, how soon, and what it would show of secrets."""
+"""What `doctor` says of Spark: where it listens, whether it answers, how soon, and whether its workers can work."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
 from kafka_assets.audit.doctor import SECONDS, UP, Check
+from kafka_assets.broker.connection import Connection
 from kafka_assets.endpoints import connect_endpoint, endpoint_of, shown
-from kafka_assets.errors import WorkersUnfit
-from kafka_assets.masks import is_secret
+from kafka_assets.errors import KafkaAssetsError, WorkersUnfit
 from kafka_assets.settings import PREFIX, Settings
 
 PATIENCE = timedelta(seconds=20)
@@ -42,36 +42,28 @@ def spark_checks(settings: Settings, *, deep: bool) -> Sequence[Check]:
         session.sql("SELECT 1").collect()
         seconds = time.monotonic() - began
         answer = _answered(session.version, seconds, shown(address), started=settings.spark_remote is None)
-        return [
-            *(_without_kafka(session, shown(address)) or [answer]),
-            *_workers(session),
-            *_secrets(session, settings),
-        ]
+        return [answer, *_workers(session, settings)]
 
 
-def _without_kafka(session: Any, address: str) -> Sequence[Check]:
-    """What is said of one that has no Kafka connector on board; no broker is asked for that."""
-    from pyspark.errors import AnalysisException
-
-    kafka = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "none")
-    try:
-        kafka.load().schema  # noqa: B018
-    except AnalysisException as error:
-        client = version("pyspark")
-        cure = f"start it with spark.jars.packages org.apache.spark:spark-sql-kafka-0-10_2.13:{client}"
-        return [Check("spark", "failed", f"{address} has no Kafka connector: {str(error).splitlines()[0]}", cure)]
-    return []
-
-
-def _workers(session: Any) -> Sequence[Check]:
-    """What is said of the Python of its workers: records are decoded there."""
+def _workers(session: Any, settings: Settings) -> Iterator[Check]:
+    """What is said of its workers, which read Kafka and decode: of their Python, and of their way to the brokers."""
     from kafka_assets.spark.worker_python import require_fit
+    from kafka_assets.spark.worker_reach import brokers_reached
 
     try:
         found = require_fit(session)
     except WorkersUnfit as error:
-        return [Check("spark workers", "failed", f"{error.what}: {error.why}", error.cure)]
-    return [Check("spark workers", "ok", f"a worker has {found}")]
+        yield Check("spark workers", "failed", f"{error.what}: {error.why}", error.cure)
+        return
+    yield Check("spark workers", "ok", f"a worker has {found}")
+    if settings.bootstrap_servers is None:
+        return
+    try:
+        brokers = brokers_reached(session, Connection.of(settings), seconds=SECONDS)
+    except KafkaAssetsError as error:
+        yield Check("spark workers and kafka", "failed", f"{error.what}: {error.why}", error.cure)
+        return
+    yield Check("spark workers and kafka", "ok", f"a worker reaches {', '.join(brokers)}")
 
 
 @contextmanager
@@ -104,27 +96,3 @@ def _answered(running: str, seconds: float, address: str, *, started: bool) -> C
         detail = f"Spark {running} ({address}) took {seconds:.0f} s to answer next to nothing"
         return Check("spark", "info", detail, "look at its memory and its machine's load; a local one: kafka-assets up")
     return Check("spark", "ok", f"Spark {running} ({address}) answered a query")
-
-
-def _secrets(session: Any, settings: Settings) -> Sequence[Check]:
-    """Passwords and keys of Kafka travel to Spark as options of its reader, and its UI shows a query's options."""
-    if not any(is_secret(name) for name in settings.kafka):
-        return []
-    shows = [
-        what
-        for what, name, default in (
-            ("its UI", "spark.ui.enabled", "true"),
-            ("its log", "spark.eventLog.enabled", "false"),
-        )
-        if session.conf.get(name, default) == "true"
-    ]
-    if not shows or session.conf.get("spark.redaction.string.regex", ""):
-        return [Check("spark secrets", "ok", "Kafka's passwords and keys are left out of what Spark shows of a query")]
-    return [
-        Check(
-            "spark secrets",
-            "info",
-            f"whoever may see {' or '.join(shows)} reads Kafka's passwords and keys there",
-            "set spark.redaction.string.regex on the server, as docs/settings.md has it",
-        )
-    ]

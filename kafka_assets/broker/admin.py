@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # pyright: ignore[reportPrivateImportUsage]
 
 from kafka_assets.broker.connection import Connection, admin_config
-from kafka_assets.broker.spark_options import KNOWN
+from kafka_assets.broker.usual_names import USUAL_NAMES
 from kafka_assets.errors import (
     BrokerRefused,
     BrokerUnavailable,
@@ -226,7 +226,7 @@ def create(make: Callable[[], Answer]) -> Answer:
     except KafkaException as raised:
         said, where = kafka_error(raised).str(), f"{FILE} ([kafka]) or in the environment ({PREFIX}KAFKA__...)"
         unknown = _NO_PROPERTY.search(said)
-        meant = nearest(unknown[1], KNOWN) if unknown else None
+        meant = nearest(unknown[1], USUAL_NAMES) if unknown else None
         raise SettingWrong(
             "librdkafka does not accept the Kafka properties",
             why=f"{said}; did you mean {meant!r}?" if meant else said,

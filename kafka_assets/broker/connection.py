@@ -160,6 +160,6 @@ def _refuse_foreign(name: str) -> None:
         ours = JAVA_NAMES[name]
         raise SettingWrong(
             f"the Kafka property {name!r} is the Java client's name",
-            why="properties are given once, in librdkafka's words, and translated for Spark",
+            why="all that reads and writes Kafka here is a client of librdkafka, and takes its words",
             cure=f"in {where}: {ours}",
         )

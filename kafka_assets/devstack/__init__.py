@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka_assets.devstack.catalogue import DEFAULT, OPTIONAL
     from kafka_assets.devstack.progress import Progress, Silent
-    from kafka_assets.devstack.spark import connector_jars
     from kafka_assets.devstack.stack import Running, ServiceStatus, down, needed, status, up
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Running",
     "ServiceStatus",
     "Silent",
-    "connector_jars",
     "down",
     "needed",
     "status",
@@ -30,7 +28,6 @@ _HOMES = {
     "OPTIONAL": "catalogue",
     "Progress": "progress",
     "Silent": "progress",
-    "connector_jars": "spark",
 }
 
 

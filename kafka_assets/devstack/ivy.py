@@ -30,7 +30,7 @@ SETTINGS = """<ivysettings>
     timeoutConstraint="patience"{root}/></resolvers>
 </ivysettings>
 """
-# Two versions of one module are both wanted: the broker's kafka-clients and the Spark connector's.
+# Every file that is named is wanted, also where two versions of one module are.
 MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="kafka_assets" module="devstack"/>
   <configurations><conf name="default"/></configurations>

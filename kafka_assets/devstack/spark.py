@@ -13,12 +13,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from kafka_assets.broker.spark_options import REDACTION
-from kafka_assets.devstack import artifacts, fetch
 from kafka_assets.devstack.java import find_java, write_properties
 from kafka_assets.devstack.logs import log4j_properties
 from kafka_assets.devstack.ports import answers
-from kafka_assets.devstack.progress import Progress, Silent
+from kafka_assets.devstack.progress import Progress
 from kafka_assets.devstack.service import Launch, Service
 from kafka_assets.errors import ServiceError
 from kafka_assets.settings import make_private
@@ -29,7 +27,6 @@ spark.app.name kafka_assets
 spark.driver.memory 2g
 spark.driver.host 127.0.0.1
 spark.driver.bindAddress 127.0.0.1
-spark.jars {jars}
 spark.plugins org.apache.spark.sql.connect.SparkConnectPlugin
 spark.sql.artifact.isolation.enabled false
 spark.sql.artifact.isolation.alwaysApplyClassloader false
@@ -63,17 +60,10 @@ spark.ui.retainedJobs 10
 spark.ui.retainedStages 10
 # Executors keep the class loaders of so many sessions, and each session is one run's.
 spark.executor.isolatedSessionCache.size 16
-# Consumers, and records that they had fetched, are kept for the group of one query: for a retry of its tasks.
-spark.kafka.consumer.cache.timeout 30s
-spark.kafka.consumer.cache.evictorThreadRunInterval 15s
-spark.kafka.consumer.fetchedData.cache.timeout 30s
-spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval 15s
 # All of a chunk passes through the server; two of them are under way at a time.
 spark.driver.maxResultSize 1g
 # Its other ports, too, are for nobody else on this machine.
 spark.authenticate true
-# Kafka's passwords and keys are options of a query, which logs and a UI would show.
-spark.redaction.string.regex {redaction}
 # One that is out of memory is not there any more, where it would stand still: `up` starts it again.
 # Packets of some megabytes are huge objects in regions of one: each would begin another look through all of the heap.
 spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError -XX:G1HeapRegionSize=16m
@@ -95,9 +85,8 @@ SLOW = timedelta(seconds=10)
 
 
 class SparkConnect(Service):
-    """The project's Spark Connect server, with the Kafka connector on board."""
+    """The project's Spark Connect server."""
 
-    artifacts = ("spark-connector",)
     patience = 180.0  # five seconds alone, and more than a minute where the machine does much else
     farewell = 15.0
 
@@ -110,12 +99,10 @@ class SparkConnect(Service):
         for folder in (conf, self.folder / "local", self.folder / "warehouse"):
             folder.mkdir(parents=True, exist_ok=True)
         defaults = DEFAULTS.format(
-            jars=",".join(map(str, connector_jars(progress))),
             port=ports["client"],
             folder=self.folder,
             python=sys.executable,
             sockets=_worker_sockets(self.folder / "workers"),
-            redaction=REDACTION.replace("\\", "\\\\"),  # as Java reads properties
         )
         # Spark's launcher and its server read this one as UTF-8, unlike Java.
         (conf / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
@@ -165,11 +152,6 @@ def _worker_sockets(folder: Path) -> str:
     for left in folder.glob(".*.sock"):
         left.unlink()  # of a server that was killed
     return SOCKETS.format(folder=folder)
-
-
-def connector_jars(progress: Progress | None = None) -> list[Path]:
-    """The Kafka connector's jars, as `spark.jars` of a classic session wants them; fetched if they are not here."""
-    return fetch.fetch(artifacts.group("spark-connector"), progress=progress or Silent())
 
 
 def spark_home() -> Path:

@@ -178,9 +178,6 @@ def unanswered(url: str, *, patience: timedelta) -> str | None:
     try:
         with reached(), asking(url, patience=patience) as session:
             session.sql("SELECT 1").collect()
-            # Asks nobody; it loads the connector, so that the first read is a second faster, or fails here.
-            kafka = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
-            kafka.option("subscribe", "none").load().schema  # noqa: B018
     except SparkUnavailable as error:
         return error.why
     except PySparkException as error:

@@ -20,10 +20,6 @@ from kafka_assets.spark.reached import reached
 
 _log = logging.getLogger(__name__)
 
-V1_SOURCES = "avro,csv,json,orc,parquet,text"
-"""Spark's own list of what it reads through its older interface, without Kafka: through that one each read is planned
-twice, and each record becomes Java objects first, which are taken apart again."""
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -40,7 +36,6 @@ def spark_config(settings: Settings) -> dict[str, Any]:
         return {"spark.remote": endpoint}
     return {
         "spark.master": endpoint,
-        "spark.jars": ",".join(str(jar) for jar in _connector_jars()),
         "spark.ui.enabled": "false",
         # Decoding takes a text without a zone as UTC, wherever the session runs.
         "spark.sql.session.timeZone": "UTC",
@@ -55,7 +50,7 @@ def open_session(
 
     `patience`: so long a server that answered before is waited for. `say` is told of each wait.
     """
-    options = {"spark.sql.sources.useV1SourceList": V1_SOURCES, **_flat(config)}
+    options = _flat(config)
     remote = options.pop("spark.remote", None)
     if remote is None:
         return Opened(_classic(options), _stays)
@@ -88,9 +83,3 @@ def _classic(options: Mapping[str, str]) -> SparkSession:
 
 def _stays() -> None:
     """A JVM takes ten seconds to start: the next run in this process finds it warm."""
-
-
-def _connector_jars() -> list[Any]:
-    from kafka_assets.devstack import connector_jars
-
-    return connector_jars()

@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Row, SparkSession
 
 _PACKAGE = "kafka_assets.decode"
 
@@ -22,8 +23,8 @@ Worker = Callable[[Iterator[Any]], Iterator[Any]]
 """What `mapInArrow` takes."""
 
 
-def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
-    """A function of `decode/batches.py`, by its name, as it runs on a worker, with its arguments after the batches."""
+def worker(does: str, schema: pa.Schema, *more: Any, module: str = "batches") -> Worker:
+    """A function of a module of `decode/`, by name, as it runs on a worker, with its arguments after the batches."""
     name, packed = _packed()
     described = schema.serialize().to_pybytes()
 
@@ -53,7 +54,7 @@ def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
                     exec(compile(text, f"<{module.__name__}>", "exec"), module.__dict__)
 
             sys.meta_path.append(Texts())
-        done: Any = importlib.import_module(f"{name}.batches")
+        done: Any = importlib.import_module(f"{name}.{module}")
         declared = pa.ipc.read_schema(pa.py_buffer(described))
         # Records come by the ten thousand, each an object, and the collector would look through all of them again and
         # again: a sixth of a task's time. None is in a cycle.
@@ -70,6 +71,12 @@ def worker(does: str, schema: pa.Schema, *more: Any) -> Worker:
             gc.freeze()
 
     return work
+
+
+def answers(spark: SparkSession, asks: str, answer: pa.Schema, *more: Any) -> list[Row]:
+    """What one worker answers to a question of `decode/reach.py`."""
+    ask = worker(asks, answer, *more, module="reach")
+    return spark.range(0, 1, 1, 1).mapInArrow(ask, ", ".join(f"{name} string" for name in answer.names)).collect()
 
 
 @lru_cache(maxsize=1)

@@ -1,29 +1,35 @@
 """The Python of Spark's workers: whether what a query carries can run there.
 
-Pickled functions run only under the minor version that pickled them, and the decoder needs pyarrow there.
+Pickled functions run only under the minor version that pickled them; reading needs confluent-kafka there, and decoding
+pyarrow.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException, PySparkImportError
 from pyspark.sql import SparkSession
 
 from kafka_assets.errors import WorkersUnfit
 from kafka_assets.spark.project_modules import is_the_projects
+from kafka_assets.spark.traveling import answers
 
-LEAST_PYARROW = (18,)
-"""As in pyproject.toml; the decoder is the same there and here."""
+LEAST = {"pyarrow": (18,), "confluent-kafka": (2, 16)}
+"""As in pyproject.toml: what reads and decodes is the same there and here."""
 
 _OTHER_PYTHON = re.compile(
     r"PYTHON_VERSION_MISMATCH\].*?different version: ([\d.]+) than that in driver: ([\d.]+)", re.S
 )
 _MISSING = re.compile(r"^(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'", re.M)
 _PACKAGE = re.compile(r"\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] ([^\n]+)")
+_PACKAGES = {"confluent_kafka": "confluent-kafka"}
+"""What is installed under another name than it is imported by."""
+_VERSIONS = pa.schema([(one, pa.string()) for one in ("python", "pyarrow", "numpy", "confluent_kafka")])
 _WHERE = "spark.pyspark.python on the server and the executors; of a classic session PYSPARK_PYTHON here"
 
 
@@ -34,30 +40,38 @@ class WorkerPython:
     python: str
     pyarrow: str
     numpy: str
+    confluent_kafka: str
 
     def __str__(self) -> str:
-        return f"Python {self.python}, pyarrow {self.pyarrow}, numpy {self.numpy}"
+        packages = f"pyarrow {self.pyarrow}, numpy {self.numpy}, confluent-kafka {self.confluent_kafka}"
+        return f"Python {self.python}, {packages}"
+
+    def require(self, least: Mapping[str, tuple[int, ...]] = LEAST) -> None:
+        """Raises `WorkersUnfit` where a package is older than that."""
+        for name, version in least.items():
+            found = getattr(self, name.replace("-", "_"))
+            if tuple(map(int, re.findall(r"\d+", found)[: len(version)])) < version:
+                needed = ".".join(map(str, version))
+                raise WorkersUnfit(
+                    f"Spark's workers have {name} {found}",
+                    why=f"records are read and decoded there, and that needs {name} {needed} or later",
+                    cure=f"install {name}>={needed} in the Python of the workers, or name another Python: {_WHERE}",
+                )
 
 
 def require_fit(spark: SparkSession) -> WorkerPython:
-    """Ask one worker what it has; raises `WorkersUnfit` where the decoder would not run there.
+    """Ask one worker what it has; raises `WorkersUnfit` where records could not be read and decoded there.
 
     Not guaranteed: that all workers have the same. One that has not fails its query in the same words.
     """
     try:
-        [row] = _asked(spark).collect()
+        [row] = answers(spark, "versions", _VERSIONS)
     except PySparkException as error:
         if (known := unfit(error)) is not None:
             raise known from error
         raise
-    found = WorkerPython(row.python, row.pyarrow, row.numpy)
-    if tuple(int(part) for part in re.findall(r"\d+", found.pyarrow)[:1]) < LEAST_PYARROW:
-        least = ".".join(map(str, LEAST_PYARROW))
-        raise WorkersUnfit(
-            f"Spark's workers have pyarrow {found.pyarrow}",
-            why=f"records are decoded there, and that needs pyarrow {least} or later",
-            cure=f"install pyarrow>={least} in the Python of the workers, or name another Python: {_WHERE}",
-        )
+    found = WorkerPython(**row.asDict())
+    found.require()
     return found
 
 
@@ -93,20 +107,5 @@ def unfit(error: PySparkException) -> WorkersUnfit | None:
     return WorkersUnfit(
         f"Spark's workers have no module {name}",
         why="what runs there imports it, and of libraries nothing is sent along",
-        cure=f"install it in the Python of the workers, or name another Python: {_WHERE}",
+        cure=f"install {_PACKAGES.get(name, 'it')} in the Python of the workers, or name another Python: {_WHERE}",
     )
-
-
-def _asked(spark: SparkSession) -> Any:
-    def report(batches: Any) -> Any:
-        import sys
-
-        import numpy
-        import pyarrow as pa
-
-        for _ in batches:
-            version = ".".join(map(str, sys.version_info[:3]))
-            found = {"python": [version], "pyarrow": [pa.__version__], "numpy": [numpy.__version__]}
-            yield pa.RecordBatch.from_pydict(found)
-
-    return spark.range(0, 1, 1, 1).mapInArrow(report, "python string, pyarrow string, numpy string")

@@ -62,27 +62,6 @@ def listening(pids: set[int]) -> set[tuple[str, int]]:
     }
 
 
-def test_spark_reads_a_topic_from_the_broker(broker: str, spark: SparkSession) -> None:
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    topic = "devstack-reads"
-    admin = AdminClient({"bootstrap.servers": broker})
-    admin.create_topics([NewTopic(topic, 2)])[topic].result()
-    producer = Producer({"bootstrap.servers": broker})
-    for number in range(100):
-        producer.produce(topic, str(number).encode())
-    assert producer.flush(30) == 0
-    records = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", broker)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    assert records.count() == 100
-
-
 def test_functions_run_in_sparks_python_workers(spark: SparkSession) -> None:
     versions = spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()
     assert [row.id for row in versions] == [0]

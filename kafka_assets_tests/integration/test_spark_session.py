@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import DefaultChannelBuilder, SparkConnectClient
 
-from kafka_assets.devstack.spark import DEFAULTS, SOCKETS, connector_jars, spark_home
+from kafka_assets.devstack.spark import DEFAULTS, SOCKETS, spark_home
 from kafka_assets.errors import SparkUnavailable
 from kafka_assets.spark.reached import reached
 from kafka_assets.spark.session import open_session
@@ -53,10 +53,6 @@ BOUNDED = {
     "spark.sql.connect.ui.retainedStatements",
     "spark.sql.ui.retainedExecutions",
     "spark.executor.isolatedSessionCache.size",
-    "spark.kafka.consumer.cache.timeout",
-    "spark.kafka.consumer.cache.evictorThreadRunInterval",
-    "spark.kafka.consumer.fetchedData.cache.timeout",
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval",
 }
 """What was seen to stay in the server's heap of each run that is over; `make soak-sessions` measures all of it."""
 GIVE_UP = 120.0
@@ -142,7 +138,7 @@ def test_what_runs_leave_in_the_server_is_bounded_by_settings_that_its_spark_kno
     written = {line.split()[0] for line in (DEFAULTS + SOCKETS).splitlines() if line.startswith("spark.")}
     assert written >= BOUNDED
     unknown = set(written)
-    for jar in (*(spark_home() / "jars").glob("spark-*.jar"), *connector_jars()):
+    for jar in (spark_home() / "jars").glob("spark-*.jar"):
         with zipfile.ZipFile(jar) as classes:
             for name in classes.namelist():
                 if name.endswith(".class") and any(part in name for part in ("config", "Conf", "package")):

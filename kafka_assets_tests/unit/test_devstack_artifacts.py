@@ -10,7 +10,10 @@ import pytest
 from kafka_assets.devstack import artifacts, fetch, ivy
 from kafka_assets.devstack.artifacts import Artifact, parse_coordinates, read_lock
 from kafka_assets.devstack.progress import Progress
+from kafka_assets.devstack.spark import SparkConnect
 from kafka_assets.errors import ServiceError
+from kafka_assets.settings import load_settings
+from kafka_assets.spark.session import spark_config
 
 CONTENT = b"a jar"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -47,13 +50,19 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def test_the_lock_names_every_service_and_no_host() -> None:
-    services = {"kafka", "kafka-tools", "spark-connector", "postgresql", "mariadb", "registry"}
-    assert set(read_lock()) == services | {"jdbc", "connect", "debezium-jdbc"}
+    services = {"kafka", "kafka-tools", "postgresql", "mariadb", "registry"}
+    benchmarks = {"spark-connector", "jdbc", "connect", "debezium-jdbc"}
+    assert set(read_lock()) == services | benchmarks
     assert "://" not in artifacts.LOCK.read_text(encoding="utf-8")
 
 
 def test_the_lock_at_the_top_is_the_one_in_the_package() -> None:
     assert (Path(__file__).parents[2] / "jars.lock").resolve() == artifacts.LOCK.resolve()
+
+
+def test_what_is_started_for_runs_needs_no_jar_of_sparks_kafka_connector(tmp_path: Path) -> None:
+    assert SparkConnect(tmp_path, token="").artifacts == ()
+    assert "spark.jars" not in spark_config(load_settings(tmp_path, {"KAFKA_ASSETS_SPARK_MASTER": "local[2]"}))
 
 
 def test_the_connector_in_the_lock_is_of_the_pyspark_that_is_installed() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kafka_assets.audit import doctor, spark_checks
+from kafka_assets.audit import spark_checks
 from kafka_assets.audit.doctor import Check, examine
 from kafka_assets.broker import admin
 from kafka_assets.cli import app
@@ -155,10 +155,21 @@ def test_settings_that_cannot_be_read_are_a_failure(tmp_path: Path) -> None:
     assert "kafka_assets.toml" in found["settings"].detail
 
 
-def test_kafka_properties_that_one_of_the_clients_cannot_have_are_a_failure(tmp_path: Path) -> None:
+def test_kafka_properties_that_the_client_does_not_take_are_a_failure(tmp_path: Path) -> None:
     java = checks(tmp_path, KAFKA_ASSETS_KAFKA__SASL_JAAS_CONFIG="x")["kafka properties"]
     assert (java.status, "sasl.username" in java.cure) == ("failed", True)
-    assert checks(tmp_path, KAFKA_ASSETS_KAFKA__SSL_CRL_LOCATION="x")["kafka properties"].status == "failed"
+    tls = {"KAFKA_ASSETS_KAFKA__SECURITY_PROTOCOL": "ssl"}
+    revoked = checks(tmp_path, **tls, KAFKA_ASSETS_KAFKA__SSL_CRL_LOCATION="x")["kafka properties"]
+    assert (revoked.status, "ssl.crl.location" in revoked.detail) == ("failed", True)
+
+
+def test_a_way_to_log_in_that_the_client_knows_is_well(tmp_path: Path) -> None:
+    login = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER", "SASL_OAUTHBEARER_METHOD": "oidc"}
+    login |= {"SASL_OAUTHBEARER_CLIENT_ID": "me", "SASL_OAUTHBEARER_CLIENT_SECRET": "S3cret"}
+    login["SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL"] = "https://127.0.0.1:1/token"
+    found = checks(tmp_path, **{f"KAFKA_ASSETS_KAFKA__{name}": value for name, value in login.items()})
+    well = found["kafka properties"]
+    assert (well.status, "OAUTHBEARER" in well.detail, "S3cret" in well.detail) == ("ok", True, False)
 
 
 @pytest.mark.slow
@@ -171,15 +182,6 @@ def test_a_ledger_of_another_revision_is_a_failure(tmp_path: Path) -> None:
     database.close()
     found = checks(tmp_path, KAFKA_ASSETS_DATABASE_URL=url)["database"]
     assert (found.status, "9999" in found.detail) == ("failed", True)
-
-
-def test_a_pyspark_that_does_not_fit_the_connector_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "version", lambda _name: "4.3.0")
-    found = checks(tmp_path)["spark connector"]
-    assert found.status == "failed"
-    assert "pip install pyspark==" in found.cure
 
 
 def test_without_java_only_those_who_need_it_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from kafka_assets import devstack
 from kafka_assets.devstack import artifacts, fetch
 from kafka_assets.devstack.processes import tail
 from kafka_assets.errors import ServiceError
@@ -23,7 +22,7 @@ from kafka_assets.lab.bench.course import Course, Landing
 BATCH = 10_000
 """Rows a batch of the driver's, which writes several of them into one INSERT."""
 DIALECT = "postgresql"
-"""The one database whose JDBC driver is in jars.lock: for this benchmark alone."""
+"""The one database whose JDBC driver is in jars.lock, as Spark's Kafka connector is: for benchmarks alone."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class StreamingRoad:
 @contextmanager
 def streaming_road() -> Generator[StreamingRoad]:
     """Start it, with the connector's jars and the driver's; it ends with the block."""
-    jars = [*devstack.connector_jars(), *fetch.fetch(artifacts.group("jdbc"))]
+    jars = fetch.fetch([*artifacts.group("spark-connector"), *artifacts.group("jdbc")])
     config = {
         "spark.master": "local[*]", "spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC", "spark.driver.memory": "2g", "spark.log.level": "ERROR",
