@@ -113,7 +113,7 @@ def _read(config: Mapping[str, str], place: Range) -> Generator[Columns]:
             if (at, told.fetched) > before:
                 heard, told.error = time.monotonic(), None
             elif time.monotonic() - heard > told.patience:
-                raise told.not_fetched(place, at)
+                raise told.not_fetched(consumer, place, at)
             if block.is_full:
                 yield block.taken()
                 heard = time.monotonic()  # who took it may have been slow
@@ -145,15 +145,31 @@ class _Told:
     def patience(self) -> float:
         return GRACE if self.error is not None and self.error.code() in GONE else PATIENCE
 
-    def not_fetched(self, place: Range, at: int) -> NotFetched:
-        if self.error is None:
+    def not_fetched(self, consumer: Any, place: Range, at: int) -> NotFetched:
+        error = self.error or _wrong(consumer, place)
+        if error is None:
             why = "the log ends there, or an open transaction holds the rest back"
             return NotFetched(place=place, at=at, code=None, why=why)
-        return NotFetched(place=place, at=at, code=self.error.code(), why=self.error.str())
+        return NotFetched(place=place, at=at, code=error.code(), why=error.str())
+
+
+def _wrong(consumer: Any, place: Range) -> Any:
+    """What the broker says of the partition to who asks: that it has no leader, or is not to be read."""
+    from confluent_kafka import KafkaException
+
+    topic, partition, _, _ = place
+    try:
+        found = consumer.list_topics(topic, timeout=GRACE).topics[topic]
+    except KafkaException as raised:
+        return raised.args[0]
+    return found.error or (found.partitions[partition].error if partition in found.partitions else None)
 
 
 def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
-    """The messages that are records; raises what another one says, except that this is the log's end."""
+    """The messages that are records; raises what another one says.
+
+    Except that this is the log's end; and that its group is not the user's to use, which nobody does.
+    """
     from confluent_kafka import KafkaError
 
     if not messages:
@@ -163,7 +179,7 @@ def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
     if not any(errors):
         return messages
     for error in errors:
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        if error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
             raise NotFetched(place=place, at=at, code=error.code(), why=error.str())
     return [message for message, error in zip(messages, errors, strict=True) if error is None]
 

@@ -1,39 +1,56 @@
-"""A broker behind SASL and TLS, reached by both clients from one set of properties."""
+"""A broker behind SASL and TLS, reached from here and by Spark's workers with one set of properties."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from kafka_assets.broker.admin import admin
-from kafka_assets.broker.connection import Connection
+from kafka_assets.broker.connection import Connection, worker_config
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.producer import Producer
 from kafka_assets.broker.read import read_range
 from kafka_assets.broker.ready import answering_brokers
-from kafka_assets.broker.spark_options import jaas_quoted, spark_options
 from kafka_assets.broker.topics import create_topic, topic_names
+from kafka_assets.decode import fetch as workers
 from kafka_assets.devstack import artifacts, fetch
 from kafka_assets.devstack.java import find_java
 from kafka_assets.devstack.ports import choose
-from kafka_assets.errors import BrokerRefused, BrokerUnavailable, SettingsError, TopicMissing
+from kafka_assets.errors import BrokerRefused, BrokerUnavailable, TopicMissing, WorkersUnfit
+from kafka_assets.slices import Piece, SliceKey
+from kafka_assets.spark.chunks import fetch_landed
+from kafka_assets.spark.source import read
+from kafka_assets.streams import declare
 from kafka_assets_tests import freezing
 from kafka_assets_tests.certificates import Authority
+from kafka_assets_tests.corpus.frames import as_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PASSWORD = "a \"quoted\" \\back\\slash; 'and' {more} ${HOME} ö"
-CLIENTS = ("scram256", "scram512", "plain", "tls", "tls_pkcs12")
+CLIENTS = ("scram256", "scram512", "plain", "tls", "tls_encrypted", "tls_pkcs12")
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
@@ -106,7 +123,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             assert time.monotonic() < deadline, (folder / "kafka.log").read_text()
         add_user(broker.at("plain"))
         create_topic(broker.at("plain"), "secured", partitions=1)
-        produce(broker.at("plain"), "secured", [Record(b"%d" % number) for number in range(10)])
+        produce(broker.at("plain"), "secured", [Record(b'{"id": %d}' % number) for number in range(10)])
         yield broker
     finally:
         process.kill()
@@ -137,6 +154,9 @@ log.dirs={folder / "data"}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+allow.everyone.if.no.acl.found=true
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
 listener.name.sasl.plain.sasl.jaas.config={escaped(login)}
 listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
@@ -150,6 +170,10 @@ ssl.keystore.password=secret
 ssl.truststore.type=PEM
 ssl.truststore.location={folder / "ca.pem"}
 """
+
+
+def jaas_quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def escaped(text: str) -> str:
@@ -175,23 +199,94 @@ def test_a_wrong_topic_name_is_missing_also_where_the_broker_creates_what_it_is_
     assert "misspelt" not in topic_names(secured.at("plain"))
 
 
+def by_workers(spark: SparkSession, config: Mapping[str, str], topic: str, *, end: int = 10) -> list[Any]:
+    """What Spark's workers read of it with these properties."""
+    key = SliceKey(topic, 1, 0, 0, end)
+    stream = declare(name="secured", topic=topic, target="secured", schema="id BIGINT")
+    pieces = [Piece(topic, 0, 0, end, (key,))]
+    return as_one(fetch_landed(pieces, read=partial(read, spark, config), stream=stream)).rows.column("id").to_pylist()
+
+
+def without_its_files(connection: Connection, folder: Path) -> Mapping[str, str]:
+    """What goes to workers, on whose machines there are none of the files that it was made from."""
+    files = {name: path for name, path in connection.properties.items() if name.endswith(".location")}
+    moved = {name: str(shutil.copy(path, folder)) for name, path in files.items()}
+    config = worker_config(Connection(connection.bootstrap_servers, {**connection.properties, **moved}))
+    for path in moved.values():
+        Path(path).unlink()
+    return config
+
+
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_one_set_of_properties_lets_both_clients_in(secured: SecuredBroker, spark: SparkSession, kind: str) -> None:
+def test_one_set_of_properties_lets_this_process_and_workers_in(
+    secured: SecuredBroker, spark: SparkSession, kind: str, tmp_path: Path
+) -> None:
     connection = secured.client(kind)
     found = observe(connection, ["secured"])["secured"]
     assert isinstance(found, TopicOffsets)
     mine = [record.value for record in read_range(connection, "secured", 0, 0, found.partitions[0].last_stable)]
-    reader = spark.read.format("kafka").options(**spark_options(connection))
-    reader = reader.option("assign", '{"secured":[0]}').option("startingOffsets", '{"secured":{"0":0}}')
-    rows = reader.option("endingOffsets", '{"secured":{"0":10}}').load().select("value").collect()
-    assert mine == [bytes(row.value) for row in rows] == [b"%d" % number for number in range(10)]
+    assert mine == [b'{"id": %d}' % number for number in range(10)]
+    # A keystore is the one file of which no text can go along.
+    config = worker_config(connection) if kind == "tls_pkcs12" else without_its_files(connection, tmp_path)
+    assert by_workers(spark, config, "secured") == list(range(10))
 
 
-def test_an_encrypted_key_that_only_one_client_can_read_is_refused_with_a_way_out(secured: SecuredBroker) -> None:
-    connection = secured.client("tls_encrypted")
-    assert isinstance(observe(connection, ["secured"])["secured"], TopicOffsets)
-    with pytest.raises(SettingsError, match="openssl pkcs12"):
-        spark_options(connection)
+def test_a_keystore_that_a_worker_does_not_have_is_named_and_no_slices_fault(
+    secured: SecuredBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    config = without_its_files(secured.client("tls_pkcs12"), tmp_path)
+    with pytest.raises(WorkersUnfit, match=r"ssl\.keystore\.location.*on the workers' machines"):
+        by_workers(spark, config, "secured")
+
+
+def test_who_may_use_no_group_reads_all_the_same(secured: SecuredBroker, spark: SparkSession) -> None:
+    deny(secured, ResourceType.GROUP, "kafka_assets-unused")
+    connection = secured.client("scram256")
+    assert by_workers(spark, worker_config(connection), "secured") == list(range(10))
+    assert len(list(read_range(connection, "secured", 0, 0, 10))) == 10
+
+
+def test_a_topic_that_workers_may_not_read_is_refused_in_words(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(secured.at("plain"), "hidden", partitions=1)
+    produce(secured.at("plain"), "hidden", [Record(b"1")])
+    deny(secured, ResourceType.TOPIC, "hidden")
+    monkeypatch.setattr(workers, "PATIENCE", 2.0)
+    with pytest.raises(workers.NotFetched, match=r"(?i)topic authorization failed"):
+        fetched(secured.client("scram256"), "hidden", 1)
+
+
+def deny(secured: SecuredBroker, kind: ResourceType, name: str) -> None:
+    """Alice's rights to it."""
+    rule = AclBinding(
+        kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.READ, AclPermissionType.DENY
+    )
+    with admin(secured.at("plain")) as asking:
+        asking.answers(asking.client.create_acls([rule]))
+
+
+@pytest.mark.parametrize("wrong", ["password", "authority", "certificate"])
+def test_workers_that_are_not_let_in_say_so(
+    secured: SecuredBroker, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a task has it: the password or the certificate has changed since this process was let in."""
+    connection = {
+        "password": secured.client("scram256", password="not this one"),
+        "authority": secured.at(
+            "mutual", security_protocol="SSL", ssl_ca_location=str(secured.folder / "stranger.pem")
+        ),
+        "certificate": secured.at("mutual", security_protocol="SSL", ssl_ca_location=str(secured.folder / "ca.pem")),
+    }[wrong]
+    monkeypatch.setattr(workers, "PATIENCE", 3.0)
+    with pytest.raises(workers.NotFetched, match=r"(?i)authentication|ssl") as told:
+        fetched(connection, "secured", 10)
+    assert "not this one" not in str(told.value)
+
+
+def fetched(connection: Connection, topic: str, end: int) -> None:
+    task = pa.RecordBatch.from_pydict({"id": [0]})
+    list(workers.fetched([task], (worker_config(connection), [(topic, 0, 0, end)], False)))
 
 
 @pytest.mark.parametrize("kind", ["scram256", "scram512", "plain"])

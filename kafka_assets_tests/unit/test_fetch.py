@@ -84,10 +84,11 @@ def test_of_headers_that_the_client_cannot_give_it_is_said_that_there_are_some()
     assert plain.column("untold").to_pylist() == [False, False]
 
 
-def test_the_end_of_the_log_is_no_error_and_all_else_is() -> None:
+def test_the_end_of_the_log_and_a_group_that_nobody_uses_are_no_error_and_all_else_is() -> None:
     some = [message(0), message(1, error=KafkaError._PARTITION_EOF), message(1)]
     assert [one.offset() for one in fetch._records(some, PLACE, 0)] == [0, 1]
     assert fetch._records([], PLACE, 0) == []
+    assert fetch._records([message(0, error=KafkaError.GROUP_AUTHORIZATION_FAILED)], PLACE, 0) == []
     wrong = [message(0), message(1, error=KafkaError.OFFSET_OUT_OF_RANGE, why="gone")]
     with pytest.raises(NotFetched) as found:
         fetch._records(wrong, PLACE, 0)
@@ -118,7 +119,7 @@ def test_a_client_that_goes_on_fetching_is_waited_for_and_one_that_says_what_is_
     assert told.patience == fetch.PATIENCE
     told.failed(_error(KafkaError._UNKNOWN_PARTITION, "no such"))
     assert told.patience == fetch.GRACE < fetch.PATIENCE
-    assert json.loads(str(told.not_fetched(PLACE, 9)))["why"] == "no such"
+    assert json.loads(str(told.not_fetched(None, PLACE, 9)))["why"] == "no such"
 
 
 def test_a_client_is_not_waited_for_that_cannot_be_made() -> None:
