@@ -66,7 +66,11 @@ spark.driver.maxResultSize 1g
 spark.authenticate true
 # One that is out of memory is not there any more, where it would stand still: `up` starts it again.
 # Packets of some megabytes are huge objects in regions of one: each would begin another look through all of the heap.
-spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError -XX:G1HeapRegionSize=16m
+# Java's second compiler takes what runs for each record, and not what plans queries: for that, which runs some thousand
+# times a query, it took more of the processors than it ever gave back.
+spark.driver.extraJavaOptions -XX:+ExitOnOutOfMemoryError -XX:G1HeapRegionSize=16m \
+-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=20000 -XX:Tier4CompileThreshold=300000 \
+-XX:Tier4BackEdgeThreshold=400000
 """
 
 
