@@ -27,10 +27,10 @@ STEP_BY_STEP = {**QUICK, "queued.min.messages": "1", "fetch.message.max.bytes": 
 _numbers = itertools.count(1)
 
 
-def new_topic(connection: Connection, *, partitions: int = 2, records: int = 0) -> str:
+def new_topic(connection: Connection, *, partitions: int = 2, records: int = 0, **config: str) -> str:
     """A topic, with so many numbered records in each partition."""
     name = f"consumed-{os.getpid()}-{next(_numbers)}"
-    create_topic(connection, name, partitions=partitions)
+    create_topic(connection, name, partitions=partitions, config=config)
     fill(connection, name, range(records), partitions=partitions)
     return name
 

@@ -181,6 +181,7 @@ def test_who_takes_records_slowly_is_no_broker_that_stands_still(
 ) -> None:
     monkeypatch.setattr(fetch, "BLOCK", 1)
     monkeypatch.setattr(fetch, "PATIENCE", 2.0)
+    monkeypatch.setitem(fetch.TOLD, "statistics.interval.ms", "0")  # the first ones would be progress
     topic = new_topic(connection)
     produce(connection, topic, numbered(0, 1))
     reading = batches(connection, (topic, 0, 0, 2))
@@ -321,6 +322,19 @@ def test_records_of_all_kinds_come_as_another_reader_has_them(connection: Connec
     valued = [one for one in stored if one.value is not None]
     assert len(valued) < len(stored)
     assert same(pa.Table.from_batches(batches(connection, (topic, 0, 0, len(sent)), valued=True)), valued)
+
+
+def test_bytes_that_a_disk_has_changed_are_no_record(connection: Connection, services_folder: Path) -> None:
+    topic = new_topic(connection)
+    produce(connection, topic, [Record(b"as it was", partition=0)])
+    [log] = services_folder.glob(f"kafka-1/data/{topic}-0/*.log")
+    written = log.read_bytes()
+    with log.open("r+b") as file:
+        file.seek(written.index(b"was"))
+        file.write(b"is")
+    said = refused(connection, topic, 0, 1)
+    assert said["at"] == 0
+    assert "CRC" in said["why"]
 
 
 def test_large_records_among_small_ones_and_a_great_many_of_these(broker: str, connection: Connection) -> None:
