@@ -17,6 +17,7 @@ import pyarrow.compute
 
 from kafka_assets.decode.contract import Reason
 from kafka_assets.decode.fetch import Fetch, fetched
+from kafka_assets.decode.fingerprints import hashes_of
 from kafka_assets.decode.names import HEADERS, KEY, OFFSET, PARTITION
 from kafka_assets.decode.packets import (
     BAD,
@@ -33,7 +34,7 @@ from kafka_assets.decode.packets import (
     packed,
     packets,
 )
-from kafka_assets.decode.passage import HEADER_TYPE, LEFT_OUT, Found, Reader, column_of, untold_of
+from kafka_assets.decode.passage import LEFT_OUT, Found, Reader, column_of, untold_of
 from kafka_assets.decode.post import Address, posted
 from kafka_assets.decode.upserts import Deletes
 
@@ -44,9 +45,6 @@ Slice = tuple[int, int, int]
 Upsert = tuple[Sequence[str], "str | None", pa.Schema]
 """The columns of key and order, which of them is the record's own key, and the table's columns."""
 Packet = tuple[int, Any]
-
-HEADER_KEYS, HEADER_VALUES = "header_keys", "header_values"
-"""The columns in which Spark gives the two parts of headers, of each record as many of one as of the other."""
 
 
 def landed(batches: Iterable[Any], declared: pa.Schema, fetch: Fetch | None, *asked: Any) -> Iterator[Any]:
@@ -99,18 +97,11 @@ def unpacked(batches: Iterable[Any], rows: pa.Schema, wanted: Sequence[str]) -> 
 
 
 def _given(batches: Iterable[Any]) -> Generator[Any]:
-    """The batches with their records' headers in one column."""
+    """The batches with the hashes of their records."""
     for batch in batches:
-        yield _with_headers(batch)
-
-
-def _with_headers(batch: Any) -> Any:
-    keys, values = batch.column(HEADER_KEYS), batch.column(HEADER_VALUES)
-    pairs: Any = pa.StructArray.from_arrays([keys.flatten(), values.flatten()], names=["key", "value"])
-    places: Any = pa.array(np.concatenate([[0], np.cumsum(pc.list_value_length(keys))]), pa.int32())
-    headers: Any = pa.ListArray.from_arrays(places, pairs).cast(HEADER_TYPE)
-    batch = batch.drop_columns([HEADER_KEYS, HEADER_VALUES])
-    return batch.append_column("headers", headers)
+        partitions, offsets = (np.asarray(batch.column(name)).astype(np.int64) for name in ("partition", "offset"))
+        hashes: Any = pa.array(hashes_of(partitions, offsets, batch.column("key"), batch.column("value")))
+        yield batch.append_column("fingerprint", hashes)
 
 
 def _deletes(upsert: Upsert | None) -> Deletes | None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafka_assets.decode.batches import HEADER_KEYS, HEADER_VALUES, Upsert
+from kafka_assets.decode.batches import Upsert
 from kafka_assets.decode.names import VALUE
 from kafka_assets.decode.packets import KIND, PACKET, PACKETS, ROWS
 from kafka_assets.decode.passage import CARRIED, rows_schema
@@ -89,17 +89,16 @@ def columns_of(schema: object) -> list[T.StructField]:
     return list(from_arrow_schema(schema, prefer_timestamp_ntz=True).fields)  # type: ignore[arg-type]
 
 
+_KEY, _VALUE = T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())
 _GIVEN = T.StructType(
     [
         T.StructField("value", T.BinaryType()),
         T.StructField("key", T.BinaryType()),
-        T.StructField(HEADER_KEYS, T.ArrayType(T.StringType())),
-        T.StructField(HEADER_VALUES, T.ArrayType(T.BinaryType())),
+        T.StructField("headers", T.ArrayType(T.StructType([_KEY, _VALUE]))),
         T.StructField("partition", T.IntegerType()),
         T.StructField("offset", T.LongType()),
         T.StructField("timestampType", T.IntegerType()),
         T.StructField("timestamp", T.LongType()),
-        T.StructField("fingerprint", T.LongType()),
     ]
 )
 """The columns that workers are given."""
@@ -116,13 +115,11 @@ def _given(raw: DataFrame) -> DataFrame:
     given = raw.select(
         "value",
         "key",
-        _listed("key", HEADER_KEYS),
-        _listed("value", HEADER_VALUES),
+        "headers",
         "partition",
         "offset",
         "timestampType",
         millis().alias("timestamp"),
-        _fingerprint().alias("fingerprint"),
     )
     return _known(given, _GIVEN)
 
@@ -138,11 +135,6 @@ def _known(frame: DataFrame, columns: T.StructType) -> DataFrame:
     return frame
 
 
-def _listed(part: str, name: str) -> Column:
-    """One part of each of a record's headers, as the column of this name."""
-    return F.coalesce(F.col("headers")[part], F.array().cast(_GIVEN[name].dataType)).alias(name)
-
-
 def millis() -> Column:
     """A record's timestamp in ms since 1970: Python has no year past 9999, and a producer's clock may.
 
@@ -150,8 +142,3 @@ def millis() -> Column:
     """
     millis = F.unix_millis("timestamp")
     return F.when(millis >= 0, millis)
-
-
-def _fingerprint() -> Column:
-    """The hash of a record that `decode/fingerprints.py` describes."""
-    return F.xxhash64("key", "offset", "value", "partition")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from kafka_assets.decode import fingerprints
-from kafka_assets.decode.fingerprints import fingerprint
+from kafka_assets.decode.fingerprints import LONG, fingerprint
 
 P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 P4, P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
@@ -61,7 +62,8 @@ def expected(partition: int, records: Sequence[Record]) -> int:
     for key, offset, value in records:
         one = 42
         for part in (key, offset.to_bytes(8, "little"), value, partition.to_bytes(4, "little")):
-            one = one if part is None else xxh64(part, one)
+            if part is not None:
+                one = xxh64(blake2b(part).digest() if len(part) > LONG else part, one)
         found ^= one
     return found
 
@@ -96,7 +98,11 @@ def test_records_of_all_sizes_beside_each_other(seed: int, monkeypatch: pytest.M
     draw = random.Random(seed)
 
     def part() -> bytes | None:
-        return None if draw.random() < 0.1 else draw.randbytes(draw.choice([0, 3, 8, 31, 32, 33, 200, 2_000]))
+        return (
+            None
+            if draw.random() < 0.1
+            else draw.randbytes(draw.choice([0, 3, 8, 31, 32, 33, 200, LONG, LONG + 1, 70_000]))
+        )
 
     records: list[Record] = [(part(), draw.randrange(2**63), part()) for _ in range(150)]
     assert made(2**31 - 1, records) == expected(2**31 - 1, records)

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors.exceptions import captured
 
 from kafka_assets.decode import batches, packets
+from kafka_assets.decode.fingerprints import fingerprint
 from kafka_assets.decode.names import HEADERS, VALUE
 from kafka_assets.decode.passage import HEADER_TYPE, column_of, rows_schema
 from kafka_assets.errors import SparkUnavailable
@@ -49,20 +50,24 @@ Given = tuple[bytes | None, bytes | None]
 
 
 def raw(records: Sequence[Given], *, first: int = 0, partition: int = 0, stamps: Sequence[int | None] = ()) -> Any:
-    """Records as the source gives them; each one's fingerprint is a bit of its own."""
+    """Records as a source gives them."""
     count = len(records)
     offsets = list(range(first, first + count))
     return pa.record_batch({
         "key": pa.array([key for key, _ in records], pa.binary()),
         "value": pa.array([value for _, value in records], pa.binary()),
-        "header_keys": pa.array([["h"]] * count, pa.list_(pa.string())),
-        "header_values": pa.array([[b"\xff"]] * count, pa.list_(pa.binary())),
+        "headers": pa.array([[{"key": "h", "value": b"\xff"}]] * count, HEADER_TYPE),
         "partition": pa.array([partition] * count, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
         "timestampType": pa.array([0] * count, pa.int32()),
         "timestamp": pa.array(list(stamps) or [1000 + at for at in offsets], pa.int64()),
-        "fingerprint": pa.array([1 << at % 60 for at in offsets], pa.int64()),
     })  # fmt: skip
+
+
+def marked(records: Sequence[Given], *, first: int = 0, partition: int = 0) -> int:
+    """The fingerprint of these records."""
+    keys, values = (pa.array([one[at] for one in records], pa.binary()) for at in (0, 1))
+    return fingerprint(partition, np.arange(first, first + len(records)), keys, values)
 
 
 def passed(
@@ -102,10 +107,19 @@ def test_rows_bad_records_and_counts_come_out_of_one_pass() -> None:
     )
     sizes = [len(key or b"") + len(value or b"") for key, value in given]
     assert chunk.seen == {
-        SLICES[0]: Seen(3, 1, 0, sum(sizes[:3]), 1000, 1002, 0b111),
-        SLICES[1]: Seen(2, 1, 0, sum(sizes[3:]), 1003, 1004, 0b11000),
+        SLICES[0]: Seen(3, 1, 0, sum(sizes[:3]), 1000, 1002, marked(given[:3])),
+        SLICES[1]: Seen(2, 1, 0, sum(sizes[3:]), 1003, 1004, marked(given[3:], first=3)),
     }
     assert chunk.deletes is None
+
+
+def test_records_of_several_partitions_in_one_batch_are_hashed_as_by_themselves() -> None:
+    given = [note(at, 3_000 if at == 2 else 1) for at in range(4)]
+    other = SliceKey("orders", 1, 1, 0, 10)
+    both: Any = pa.concat_batches([raw(given[:3]), raw(given[3:], partition=1)])
+    seen = passed(APPEND, [both], slices=[*SLICES, other]).seen()
+    assert seen[SLICES[0]].fingerprint == marked(given[:3])
+    assert seen[other].fingerprint == marked(given[3:], partition=1)
 
 
 def test_the_rows_in_packets_become_columns_for_a_function_and_nothing_else_does() -> None:
@@ -535,19 +549,6 @@ def test_what_a_classic_query_gives_is_read_before_somebody_takes_it(monkeypatch
             time.sleep(0.01)
         assert len(read) == 5
         assert [part.column(0)[0].as_py() for part in (first, *parts)] == list(range(5))
-
-
-def test_headers_come_in_two_lists_of_the_same_length() -> None:
-    given = [[("a", b"1"), ("b", None)], [], [("a", b"")], [(None, b"x")]]
-    columns = {
-        batches.HEADER_KEYS: pa.array([[name for name, _ in one] for one in given], pa.list_(pa.string())),
-        batches.HEADER_VALUES: pa.array([[value for _, value in one] for one in given], pa.list_(pa.binary())),
-    }
-    wanted = [[{"key": name, "value": value} for name, value in one] for one in given]
-    for start in range(4):
-        whole = batches._with_headers(pa.record_batch(columns).slice(start))
-        assert whole.column("headers").to_pylist() == wanted[start:]
-        assert column_of(whole, HEADERS).to_pylist() == [one or None for one in wanted[start:]]
 
 
 def test_no_headers_are_null_in_whatever_form_they_come() -> None:

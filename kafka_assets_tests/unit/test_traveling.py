@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 
 from kafka_assets.decode import batches, packets
-from kafka_assets.decode.passage import rows_schema
+from kafka_assets.decode.passage import HEADER_TYPE, rows_schema
 from kafka_assets.schema import declared, landed_schema
 from kafka_assets.spark import traveling
 from kafka_assets.spark.traveling import worker
@@ -22,13 +22,11 @@ GIVEN = pa.record_batch(
     {
         "value": pa.array([b'{"id":1,"tags":["a"],"m":{"x":1}}', None, b'{"id":2.0}', b'{"id":"2"}'], pa.binary()),
         "key": pa.array([b"k", b"7", None, None], pa.binary()),
-        "header_keys": pa.array([[]] * 4, pa.list_(pa.string())),
-        "header_values": pa.array([[]] * 4, pa.list_(pa.binary())),
+        "headers": pa.array([[]] * 4, HEADER_TYPE),
         "partition": pa.array([0] * 4, pa.int32()),
         "offset": pa.array([3, 4, 5, 6], pa.int64()),
         "timestampType": pa.array([0] * 4, pa.int32()),
         "timestamp": pa.array([1, 2, None, 4], pa.int64()),
-        "fingerprint": pa.array([1, 2, 4, 8], pa.int64()),
     }
 )
 ASKED = (None, "json", ["kafka_offset"], [], [(0, 0, 10)], (["id"], None, SCHEMA), 1 << 20)
