@@ -212,5 +212,9 @@ class RecordsChanged(Retryable):
     """Records that had been there were not there when they were read; nothing was committed."""
 
 
+class RecordsDamaged(Permanent):
+    """What Kafka gives for some offsets are no records: a disk or a network has changed them."""
+
+
 class TableIncompatible(Unready):
     """The target table cannot hold what the stream delivers."""

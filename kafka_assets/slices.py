@@ -84,7 +84,7 @@ def pieces(
 
     A slice is read from its start, or from where `read_from` says that its records begin now.
 
-    Spark reads one range per topic partition in one query, so two disjoint ranges of a partition
+    What a query's tasks leave is known by its partition, so two disjoint ranges of a partition
     never share a chunk; nor do two topics, whose rows carry the same partitions and offsets. A slice
     larger than `max_offsets` is cut; small ones share a chunk.
     """

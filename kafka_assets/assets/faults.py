@@ -7,7 +7,7 @@ from enum import Enum
 from pyspark.errors import AnalysisException
 
 from kafka_assets.assets.ending import ended
-from kafka_assets.errors import LeaseHeld, RecordsChanged, Retryable, Unready, UpstreamChanged
+from kafka_assets.errors import BrokerRefused, LeaseHeld, RecordsChanged, Retryable, Unready, UpstreamChanged
 
 
 class Fault(Enum):
@@ -38,5 +38,6 @@ def fault_of(error: BaseException) -> Fault:
         return Fault.NOBODY
     if isinstance(error, Retryable):
         return Fault.PASSING
-    # Spark looks at a query's names and types before it reads a record: the function is wrong for all of them.
-    return Fault.STREAM if isinstance(error, Unready | AnalysisException) else Fault.SLICE
+    # Spark looks at a query's names and types before it reads a record: the function is wrong for all of them. And what
+    # the broker refuses a run is a right.
+    return Fault.STREAM if isinstance(error, Unready | AnalysisException | BrokerRefused) else Fault.SLICE

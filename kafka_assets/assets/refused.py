@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, told
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.decode.messages import LATEST
 from kafka_assets.errors import OffsetsExpired, RecordsChanged
 from kafka_assets.records import BadRecord, Refused
+
+APART = 5_000
+"""Offsets that are read for nothing rather than asked for anew: a question costs about what so many records cost."""
 
 Stored = Callable[[str, int, int, int], Iterable[StoredRecord]]
 """The records of a topic's partition from one offset to before another one."""
@@ -22,8 +26,9 @@ def fetch_refused(refused: Sequence[Refused], *, stored: Stored) -> list[BadReco
     found: list[BadRecord] = []
     try:
         for (topic, partition), reasons in sorted(places.items()):
-            records = stored(topic, partition, min(reasons), max(reasons) + 1)
-            found += [_bad(record, reasons[record.offset]) for record in records if record.offset in reasons]
+            for first, last in _ranges(sorted(reasons)):
+                records = stored(topic, partition, first, last + 1)
+                found += [_bad(record, reasons[record.offset]) for record in records if record.offset in reasons]
     except OffsetsExpired:
         pass  # told below, with those that compaction has removed
     if len(found) < len(refused):
@@ -33,6 +38,16 @@ def fetch_refused(refused: Sequence[Refused], *, stored: Stored) -> list[BadReco
             cure="nothing: the slice is asked for again",
         )
     return found
+
+
+def _ranges(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """From which to which offset they are read, each range by itself; what lies between two is no more than `APART`."""
+    first = offsets[0]
+    for one, following in pairwise(offsets):
+        if following - one > APART:
+            yield first, one
+            first = following
+    yield first, offsets[-1]
 
 
 def _bad(record: StoredRecord, reason: str) -> BadRecord:

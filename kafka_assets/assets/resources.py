@@ -125,8 +125,8 @@ class SparkResource(LazyPySparkResource):
     def require(self) -> None:
         """Open a session and give it back: raises `SparkUnavailable` where a run would find no Spark.
 
-        And `WorkersUnfit` where its workers could not decode. A run does not ask that itself, which takes it 0.2 s of
-        a warm server; its first query fails in the same words, and no slice is given up for it.
+        And `WorkersUnfit` where its workers could not read or decode. A run does not ask that itself, which takes it
+        0.2 s of a warm server; its first query fails in the same words, and no slice is given up for it.
         """
         alone = SparkResource(spark_config=self.spark_config)
         try:

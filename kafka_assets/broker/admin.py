@@ -238,6 +238,11 @@ def kafka_error(raised: KafkaException) -> KafkaError:
     return cast(KafkaError, raised.args[0])
 
 
+def refuses(code: int | None) -> bool:
+    """Whether the broker says no by this code, and would say so again."""
+    return code in _REFUSED
+
+
 def refused(connection: Connection, error: KafkaError) -> BrokerRefused:
     return BrokerRefused(
         f"the broker at {connection.bootstrap_servers} refused",

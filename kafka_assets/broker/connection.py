@@ -112,9 +112,9 @@ def worker_config(connection: Connection) -> dict[str, str]:
     """
     config = consumer_config(connection)
     for location, text in _TEXTS.items():
-        path = Path(config.get(location, "probe"))
-        if path.is_file():
-            config[text] = path.read_text(encoding="utf-8", errors="replace")
+        path = config.get(location, "probe")
+        if path != "probe" and Path(path).is_file():
+            config[text] = Path(path).read_text(encoding="utf-8", errors="replace")
             del config[location]
     for name in config.keys() & _FILES:
         if config[name] != "probe":

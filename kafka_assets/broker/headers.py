@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
+from kafka_assets.decode import messages
 from kafka_assets.decode.messages import Asked
-from kafka_assets.decode.messages import headers_of as messages_headers
 from kafka_assets.decode.passage import LEFT_OUT
 from kafka_assets.errors import HeadersUnreadable
 
@@ -39,9 +39,9 @@ class Unreadable(Headers):
 UNREADABLE = Unreadable()
 
 
-def headers_of(messages: Sequence[Asked]) -> list[Any]:
+def headers_of(given: Sequence[Asked]) -> list[Any]:
     """What each message gives, all of one class: a list of pairs, or None; UNREADABLE where it gives nothing."""
-    return messages_headers(messages, untold=UNREADABLE)
+    return messages.headers_of(given, untold=UNREADABLE)
 
 
 def told(headers: Any) -> Headers:

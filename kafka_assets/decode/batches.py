@@ -167,7 +167,7 @@ class _Task:
                 continue
             left = batch.num_rows
             if self._room is not None:
-                ends = np.cumsum(_sizes(batch))
+                ends = np.cumsum(_sizes(batch) + _header_sizes(batch))
                 left = int(np.searchsorted(ends, self._room - self._used, side="right"))
                 left = left if self._used else max(1, left)
             if left:
@@ -188,7 +188,7 @@ class _Task:
     def count(self, batch: Any, found: Found, *, made: int) -> None:
         """Count a batch with what became of it."""
         sizes, count = _sizes(batch), batch.num_rows
-        self._used += max(int(sizes.sum()), made)
+        self._used += max(int((sizes + _header_sizes(batch)).sum()), made)
         partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
         bad, deleted = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         bad[list(found.bad)] = True
@@ -227,6 +227,19 @@ def _sizes(batch: Any) -> np.ndarray[Any, Any]:
     for name in ("key", "value"):
         sizes += pc.binary_length(batch.column(name)).fill_null(0).to_numpy(zero_copy_only=False)
     return sizes
+
+
+def _header_sizes(batch: Any) -> np.ndarray[Any, Any]:
+    """The bytes of each record's headers."""
+    headers = batch.column("headers")
+    if headers.null_count == len(headers):
+        return np.zeros(len(headers), dtype=np.int64)
+    pairs = headers.flatten()
+    sizes = sum(pc.binary_length(part).fill_null(0).to_numpy(zero_copy_only=False) for part in pairs.flatten())
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False)
+    places = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return np.diff(ends[places])
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

@@ -1,7 +1,7 @@
 """Records of Kafka as a task of Spark's reads them: by the client that live mode reads with.
 
-No record passes through Java then, which took half of a query's work (docs/performance.md): Spark says which task
-reads which offsets and tries again what fails, and records come to the decoder straight from the broker.
+No record passes through Java then, which took half of a query's work: Spark says which task reads which offsets and
+tries again what fails, and records come to the decoder straight from the broker.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_assets.decode.fingerprints import hashes_of
@@ -24,7 +25,7 @@ Range = tuple[str, int, int, int]
 BLOCK = 10_000
 BLOCK_BYTES = 4 << 20
 """Records that are decoded at a time, or so many bytes of them. What the client has fetched ahead is bounded by its
-own queue (`QUEUED`), whatever their size."""
+own queue (`OURS`), whatever their size."""
 
 PATIENCE = 30.0
 """Seconds without any progress. Both ends of what is read are checked before, so there never should be any."""
@@ -32,21 +33,30 @@ PATIENCE = 30.0
 GONE = (1, 3, -140, -188, -190)
 """librdkafka's codes for offsets, topics and partitions that are not there."""
 
+DAMAGED = (2, 76, -198, -199)
+"""Those for records whose bytes are not what was written, or are compressed as nobody here can undo."""
+
 GRACE = 5.0
 """Seconds without progress where one of them was heard: for so long another broker may not know of a topic yet."""
 
-QUEUED = {"queued.max.messages.kbytes": "2048"}
-"""What the client fetches ahead, unless a user says otherwise: this process holds it, and what is fetched beyond a
-task's end is thrown away."""
-
-AT_ONCE = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "5"}
-"""What is read is there: nobody has to wait for it to come. But with each answer the client asks for what comes next,
-and at the log's end the broker keeps that question for so long. It is never what a user says, who means those that
-wait. And where enough was fetched ahead, that is soon decoded."""
-
-TOLD = {"topic.metadata.propagation.max.ms": "0", "statistics.interval.ms": "1000", "log_level": "0"}
-"""That a topic is not there is told at once, and how far the client has come every second. What fails is told as well:
-it need not be logged with each try to connect, twenty times a second."""
+OURS = {
+    # What is read is there: nobody has to wait for it to come. But with each answer the client asks for what comes
+    # next, and at the log's end the broker keeps that question for so long.
+    "fetch.wait.max.ms": "10",
+    # What is fetched ahead is held by this process, and beyond a task's end it is thrown away. Headers are not among
+    # these bytes, so records are counted, too.
+    "queued.max.messages.kbytes": "2048",
+    "queued.min.messages": str(BLOCK),
+    # Where enough was fetched ahead, that is soon decoded.
+    "fetch.queue.backoff.ms": "5",
+    # That a topic is not there is told at once, and how far the client has come every second.
+    "topic.metadata.propagation.max.ms": "0",
+    "statistics.interval.ms": "1000",
+    # What fails is told: it need not be logged with each try to connect, twenty times a second.
+    "log_level": "0",
+}
+"""Properties of the client that are not a user's to set here: who tunes them means a consumer that waits for records,
+and is one process."""
 
 _POLL = 0.05
 """Seconds to wait for the next record: where there are holes only the client's position tells that it is past them."""
@@ -90,9 +100,7 @@ def _read(config: Mapping[str, str], place: Range) -> Generator[Columns]:
     topic, partition, start, end = place
     told = _Told(start)
     try:
-        consumer: Any = Consumer(
-            {**QUEUED, **config, **AT_ONCE, **TOLD, "error_cb": told.failed, "stats_cb": told.counted}
-        )
+        consumer: Any = Consumer({**config, **OURS, "error_cb": told.failed, "stats_cb": told.counted})
     except KafkaException as refused:
         error: KafkaError = refused.args[0]
         raise NotFetched(place=place, at=None, code=error.code(), why=error.str()) from None
@@ -103,13 +111,13 @@ def _read(config: Mapping[str, str], place: Range) -> Generator[Columns]:
             before = at, told.fetched
             # What is there at once is no more than the client's queue holds.
             messages: list[Any] = consumer.consume(min(BLOCK, end - at), 0) or consumer.consume(1, _POLL)
-            good = _records(messages, place, at)
+            good, log_end = _records(messages, place, at)
             if good:
                 at = good[-1].offset() + 1
                 block.add([message for message in good if message.offset() < end] if at > end else good)
             else:
-                # Past holes and control records no message comes; only the position tells.
-                at = max(at, consumer.position([TopicPartition(topic, partition)])[0].offset)
+                # Past holes and control records no message comes: only the position tells, or that the log ends there.
+                at = max(at, log_end, consumer.position([TopicPartition(topic, partition)])[0].offset)
             if (at, told.fetched) > before:
                 heard, told.error = time.monotonic(), None
             elif time.monotonic() - heard > told.patience:
@@ -165,23 +173,27 @@ def _wrong(consumer: Any, place: Range) -> Any:
     return found.error or (found.partitions[partition].error if partition in found.partitions else None)
 
 
-def _records(messages: Sequence[Any], place: Range, at: int) -> Sequence[Any]:
-    """The messages that are records; raises what another one says.
+def _records(messages: Sequence[Any], place: Range, at: int) -> tuple[Sequence[Any], int]:
+    """The messages that are records, and the log's end if it was come to; raises what another message says.
 
-    Except that this is the log's end; and that its group is not the user's to use, which nobody does.
+    Except that its group is not the user's to use, which nobody does. The log ends for who reads committed records
+    where the first open transaction begins.
     """
     from confluent_kafka import KafkaError
 
     if not messages:
-        return messages
+        return messages, at
     kind = cast("Any", type(messages[0]))
     errors: list[Any] = list(map(kind.error, messages))
     if not any(errors):
-        return messages
-    for error in errors:
-        if error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
+        return messages, at
+    for message, error in zip(messages, errors, strict=True):
+        if error is None or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            continue
+        if error.code() != KafkaError._PARTITION_EOF:
             raise NotFetched(place=place, at=at, code=error.code(), why=error.str())
-    return [message for message, error in zip(messages, errors, strict=True) if error is None]
+        at = max(at, message.offset())
+    return [message for message, error in zip(messages, errors, strict=True) if error is None], at
 
 
 class _Block:
@@ -201,7 +213,7 @@ class _Block:
     def add(self, messages: Sequence[Any]) -> None:
         if messages:
             self._parts.append(Columns.of(messages, untold=UNTOLD))
-            self._bytes += self._parts[-1].bytes
+            self._bytes += self._parts[-1].bytes + self._parts[-1].header_bytes
 
     def taken(self) -> Columns:
         """All of it, of which there is one at least; the next ones go into another block."""
@@ -216,8 +228,12 @@ def _batch(columns: Columns) -> Any:
     told: Any = pa.nulls(count, HEADER_TYPE)
     untold: Any = pa.repeat(pa.scalar(False), count)
     if (headers := columns.headers) is not None:
-        pairs = [None if one is None or one is UNTOLD else one for one in headers]
-        told = pa.array([one and [{"key": key, "value": value} for key, value in one] for one in pairs], HEADER_TYPE)
+        lists: list[Any] = [[] if one is None or one is UNTOLD else one for one in headers]
+        ends: Any = pa.array(np.concatenate([[0], np.cumsum([len(one) for one in lists])]), pa.int32())
+        names = pa.array([name for one in lists for name, _ in one], pa.string())
+        values = pa.array([value for one in lists for _, value in one], pa.binary())
+        pairs: Any = pa.StructArray.from_arrays([names, values], names=["key", "value"])
+        told = pa.ListArray.from_arrays(ends, pairs).cast(HEADER_TYPE)
         untold = pa.array([one is UNTOLD for one in headers])
     prints = hashes_of(columns.partition, columns.offsets, columns.keys, columns.values)
     found: dict[str, Any] = {

@@ -88,6 +88,12 @@ class Columns:
         return _size(self.values) + _size(self.keys)
 
     @property
+    def header_bytes(self) -> int:
+        """Those of the headers, about."""
+        told: Any = (one for one in self.headers or () if isinstance(one, list))
+        return sum(len(name) + len(value or b"") for one in told for name, value in one)
+
+    @property
     def times(self) -> tuple[Numbers, Flags]:
         """Milliseconds since 1970, and which of them are a time."""
         kinds, at = self.stamps[:, 0], self.stamps[:, 1]

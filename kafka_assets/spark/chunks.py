@@ -358,15 +358,13 @@ def left(pieces: Sequence[Piece], ends: Sequence[TaskEnd]) -> Left:
 
 
 def _left_of(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
-    """What nobody read of a piece: it is behind each task that stopped, and all of it where no task came to it.
+    """What nobody read of a piece: it is behind each task that stopped, up to the first record of the next one.
 
-    And it may be before the first of them: of what this process reads a task of Spark's gets the end of one partition
-    and the beginning of the next, which it did not reach.
+    Each task is a range of one piece, and has read all that is before its first record.
     """
     tasks = _in(piece, ends)
-    starts = [*(task.first for task in tasks), piece.end]
-    ranges = [(piece.start, starts[0])]
-    ranges += [(task.next, until) for task, until in zip(tasks, starts[1:], strict=True) if task.stopped]
+    starts = [*(task.first for task in tasks[1:]), piece.end]
+    ranges = [(task.next, until) for task, until in zip(tasks, starts, strict=True) if task.stopped] if tasks else []
     return [part for start, end in ranges for part in part_of(piece, start, end)]
 
 

@@ -111,7 +111,7 @@ def _tasks(raw: OnWorkers) -> DataFrame:
 
 
 def _given(raw: DataFrame) -> DataFrame:
-    """What the workers read of rows with the columns of Spark's own Kafka source."""
+    """What workers read of the rows of a test's list."""
     given = raw.select(
         "value",
         "key",

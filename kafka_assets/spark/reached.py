@@ -10,8 +10,17 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from kafka_assets.decode.fetch import GONE
-from kafka_assets.errors import BrokerUnavailable, KafkaAssetsError, RecordsChanged, SparkUnavailable, WorkersUnfit
+from kafka_assets.broker.admin import refuses
+from kafka_assets.decode.fetch import DAMAGED, GONE
+from kafka_assets.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    KafkaAssetsError,
+    RecordsChanged,
+    RecordsDamaged,
+    SparkUnavailable,
+    WorkersUnfit,
+)
 from kafka_assets.spark.worker_python import unfit
 
 _CODES = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
@@ -34,7 +43,7 @@ _SAID = (
     _LOST_RECORDS,
 )
 
-_NOT_FETCHED = re.compile(r"NotFetched: (\{.*\})")
+_NOT_FETCHED = "NotFetched: "
 """What `decode/fetch.py` raises on a worker."""
 
 _LONG_FORM = re.compile(r'status = StatusCode\.(\w+) details = "(.*?)" debug_error_string')
@@ -50,8 +59,8 @@ def reached() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, PySparkException) and (ungiven := _NOT_FETCHED.search(str(error))) is not None:
-            raise _not_fetched(json.loads(ungiven[1])) from error
+        if isinstance(error, PySparkException) and (ungiven := _not_fetched(str(error))) is not None:
+            raise ungiven from error
         if isinstance(error, PySparkException) and (known := unfit(error)) is not None:
             raise known from error
         if not unreached(error):
@@ -70,8 +79,19 @@ def reached() -> Generator[None]:
         ) from error
 
 
-def _not_fetched(said: dict[str, Any]) -> KafkaAssetsError:
-    """What a worker says that got nothing from Kafka."""
+def _not_fetched(text: str) -> KafkaAssetsError | None:
+    """What a worker says that got nothing from Kafka; None where the text is of something else."""
+    at = text.find(_NOT_FETCHED)
+    if at < 0:
+        return None
+    try:
+        said, _ = json.JSONDecoder().raw_decode(text, at + len(_NOT_FETCHED))
+    except ValueError:
+        return None
+    return _as_error(said)
+
+
+def _as_error(said: dict[str, Any]) -> KafkaAssetsError:
     place = f"partition {said['partition']} of the topic {said['topic']!r}"
     if said["at"] is None:
         return WorkersUnfit(
@@ -86,6 +106,18 @@ def _not_fetched(said: dict[str, Any]) -> KafkaAssetsError:
             "Spark's workers could not read records that Kafka had just offered",
             why=f"offset {said['at']} of {place}: {said['why']}",
             cure="nothing: the slice is asked for again. If its offsets have expired, the next try says so",
+        )
+    if said["code"] in DAMAGED:
+        return RecordsDamaged(
+            f"the records of {place} cannot be read from offset {said['at']} on",
+            why=said["why"],
+            cure="look at the brokers' disks; with another replica as its leader the partition may be whole",
+        )
+    if refuses(said["code"]):
+        return BrokerRefused(
+            f"the broker refused Spark's workers {place}",
+            why=said["why"],
+            cure="check security.protocol, sasl.* and ssl.* in the settings, and the user's rights on the topic",
         )
     return BrokerUnavailable(
         f"Spark's workers could read {place} to {said['at']}, not to {said['end']}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +21,8 @@ class OnWorkers:
     """
 
     spark: SparkSession
-    config: Mapping[str, str]
-    """Of their client, as `broker.connection.worker_config` gives it."""
+    config: Mapping[str, str] = field(repr=False)
+    """Of their client, with passwords and keys, as `broker.connection.worker_config` gives it."""
     ranges: Sequence[Range]
     valued: bool = False
     """Records that have no value are left out."""
@@ -33,13 +33,18 @@ class OnWorkers:
 
 
 Raw = DataFrame | OnWorkers
-"""Records as they come: those that workers read, or rows with the columns that Spark's own Kafka source has."""
+"""Records as they come: those that workers read, or rows of a test's list, in the columns of `testing.RAW`."""
 
 
 def read(
     spark: SparkSession, config: Mapping[str, str], pieces: Sequence[Piece], *, at_once: int | None = None
 ) -> OnWorkers:
-    """The records of `pieces`, each a task; with `at_once` one of more offsets is cut, for several tasks."""
+    """The records of `pieces`, at most one of each topic's partition: each is a task, and one of more offsets than
+    `at_once` several of them.
+    """
+    places = [(piece.topic, piece.partition) for piece in pieces]
+    if len(set(places)) < len(places):
+        raise ValueError(f"two ranges of one partition in one read: {places}")
     ranges = [(piece.topic, piece.partition, start, end) for piece in pieces for start, end in _parts(piece, at_once)]
     return OnWorkers(spark, config, ranges)
 

@@ -181,7 +181,7 @@ def test_who_takes_records_slowly_is_no_broker_that_stands_still(
 ) -> None:
     monkeypatch.setattr(fetch, "BLOCK", 1)
     monkeypatch.setattr(fetch, "PATIENCE", 2.0)
-    monkeypatch.setitem(fetch.TOLD, "statistics.interval.ms", "0")  # the first ones would be progress
+    monkeypatch.setitem(fetch.OURS, "statistics.interval.ms", "0")  # the first ones would be progress
     topic = new_topic(connection)
     produce(connection, topic, numbered(0, 1))
     reading = batches(connection, (topic, 0, 0, 2))
@@ -204,9 +204,9 @@ def test_an_aborted_transaction_that_takes_longer_than_patience_is_passed(
     produce(connection, topic, numbered(0, 1))
     settled(connection, topic)
     # A batch is all that comes at a time, and of no batch a record is seen; and for more the broker waits each time.
-    monkeypatch.setitem(fetch.AT_ONCE, "fetch.wait.max.ms", "300")
+    monkeypatch.setitem(fetch.OURS, "fetch.wait.max.ms", "300")
     few = {"fetch_min_bytes": "1000000", "fetch_message_max_bytes": "1", "fetch_max_bytes": "1000"}
-    monkeypatch.setitem(fetch.TOLD, "statistics.interval.ms", "100")
+    monkeypatch.setitem(fetch.OURS, "statistics.interval.ms", "100")
     monkeypatch.setattr(fetch, "PATIENCE", 2.0)
     assert offsets(connection, topic, 0, 17, message_max_bytes="1000", **few) == [16]
 

@@ -10,6 +10,7 @@ LOADS = "integration/test_publish_mysql.py::test_what_load_data_leaves_out_or_ch
 LOCKS = "integration/test_locks.py::"
 MERGE = "unit/test_merge.py::TestMergeOnSQLite::"
 MAILBOX = "unit/test_mailbox.py::"
+READS = "integration/test_fetch.py::"
 MERGES = "integration/test_merge.py::TestMergeOnServers::"
 
 OF_RESULTS = (
@@ -170,6 +171,27 @@ OF_RESULTS = (
 
 _COUNTED = "if taken is None or tuple(map(int, taken.groups())) != (count, 0, 0, 0):"
 OF_ROADS = (
+    mutant(
+        "a worker reads on behind the end of its range",
+        "_read",
+        "[message for message in good if message.offset() < end] if at > end else good",
+        "good",
+        READS + "test_many_ranges_end_where_they_are_said_to_end_in_the_middle_of_what_is_fetched",
+    ),
+    mutant(
+        "a worker passes over what it cannot read",
+        "_records",
+        "            raise NotFetched(place=place, at=at, code=error.code(), why=error.str())\n        at",
+        "            continue\n        at",
+        READS + "test_records_that_expire_while_a_range_is_read_are_never_jumped",
+    ),
+    mutant(
+        "headers take no room",
+        "_Task.bounded",
+        "np.cumsum(_sizes(batch) + _header_sizes(batch))",
+        "np.cumsum(_sizes(batch))",
+        "unit/test_passes.py::test_headers_take_room_too",
+    ),
     mutant(
         "a task gives what it has made to whoever listens",
         "posted",

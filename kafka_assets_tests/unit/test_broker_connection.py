@@ -191,6 +191,15 @@ def test_what_is_no_text_stays_a_path_that_means_the_same_everywhere(
     assert not any(name.startswith("ssl.") for name in worker_config(Connection("b:1")))
 
 
+def test_a_file_by_the_name_of_what_librdkafka_looks_for_itself_is_not_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "probe").write_text("no authority", encoding="utf-8")
+    assert not any(name.startswith("ssl.") for name in worker_config(Connection("b:1")))
+    assert worker_config(Connection("b:1", {"ssl.ca.location": "probe"}))["ssl.ca.location"] == "probe"
+
+
 def test_a_file_that_is_not_there_does_not_travel(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no file"):
         worker_config(Connection("b:1", {"ssl.ca.location": str(tmp_path / "absent.pem")}))

@@ -51,6 +51,15 @@ def test_a_block_is_full_of_records_or_of_bytes(monkeypatch: pytest.MonkeyPatch)
     assert block.taken().keys.to_pylist() == [b"k" * 60, b"k"]
 
 
+def test_a_block_is_full_of_headers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "BLOCK_BYTES", 100)
+    block = fetch._Block()
+    block.add([message(0, headers=[("trace", b"v" * 90)])])
+    assert not block.is_full
+    block.add([message(1), message(2, headers=[("a", None)])])
+    assert block.is_full
+
+
 def test_a_record_has_the_columns_that_the_decoder_reads() -> None:
     found = batch(
         message(11, key=b"k", value=b"abc", headers=[("h", b"v"), ("h", None)], timestamp=(2, 7)),
@@ -78,7 +87,7 @@ def test_a_time_that_no_column_holds_is_none(at: int) -> None:
 def test_of_headers_that_the_client_cannot_give_it_is_said_that_there_are_some() -> None:
     found = batch(message(0), message(1), headers=[fetch.UNTOLD, [("h", b"v")]])
     assert found.column("untold").to_pylist() == [True, False]
-    assert found.column("headers").to_pylist() == [None, [{"key": "h", "value": b"v"}]]
+    assert found.column("headers").to_pylist() == [[], [{"key": "h", "value": b"v"}]]
     plain = batch(message(0), message(1))
     assert plain.schema == found.schema
     assert plain.column("untold").to_pylist() == [False, False]
@@ -86,9 +95,12 @@ def test_of_headers_that_the_client_cannot_give_it_is_said_that_there_are_some()
 
 def test_the_end_of_the_log_and_a_group_that_nobody_uses_are_no_error_and_all_else_is() -> None:
     some = [message(0), message(1, error=KafkaError._PARTITION_EOF), message(1)]
-    assert [one.offset() for one in fetch._records(some, PLACE, 0)] == [0, 1]
-    assert fetch._records([], PLACE, 0) == []
-    assert fetch._records([message(0, error=KafkaError.GROUP_AUTHORIZATION_FAILED)], PLACE, 0) == []
+    good, log_end = fetch._records(some, PLACE, 0)
+    assert ([one.offset() for one in good], log_end) == ([0, 1], 1)
+    assert fetch._records([], PLACE, 7) == ([], 7)
+    assert fetch._records([message(0, error=KafkaError.GROUP_AUTHORIZATION_FAILED)], PLACE, 7) == ([], 7)
+    # Behind its last record a log may go on with holes, up to an open transaction: it is read to there.
+    assert fetch._records([message(9, error=KafkaError._PARTITION_EOF)], PLACE, 7) == ([], 9)
     wrong = [message(0), message(1, error=KafkaError.OFFSET_OUT_OF_RANGE, why="gone")]
     with pytest.raises(NotFetched) as found:
         fetch._records(wrong, PLACE, 0)
@@ -105,6 +117,8 @@ def test_the_end_of_the_log_and_a_group_that_nobody_uses_are_no_error_and_all_el
 def test_the_codes_of_what_is_gone_are_librdkafka_s() -> None:
     names = ("OFFSET_OUT_OF_RANGE", "UNKNOWN_TOPIC_OR_PART", "_AUTO_OFFSET_RESET", "_UNKNOWN_TOPIC")
     assert tuple(getattr(KafkaError, name) for name in (*names, "_UNKNOWN_PARTITION")) == fetch.GONE
+    damaged = ("INVALID_MSG", "UNSUPPORTED_COMPRESSION_TYPE", "_BAD_COMPRESSION", "_BAD_MSG")
+    assert tuple(getattr(KafkaError, name) for name in damaged) == fetch.DAMAGED
 
 
 def test_a_client_that_goes_on_fetching_is_waited_for_and_one_that_says_what_is_gone_not_long() -> None:

@@ -281,23 +281,23 @@ def test_what_several_tasks_left_is_each_read_once() -> None:
     ]
 
 
-def test_a_partition_without_records_beside_a_task_that_stopped() -> None:
+def test_a_partition_without_records_beside_a_task_that_stopped_was_read() -> None:
     empty = Piece("orders", 1, 0, 10, (SliceKey("orders", 1, 1, 0, 10),))
-    found = left([*PIECES, empty], [TaskEnd(0, 0, 4, True)])
-    assert found == [[*part_of(PIECES[0], 4, 10), empty]]
+    assert left([*PIECES, empty], [TaskEnd(0, 0, 4, True)]) == [part_of(PIECES[0], 4, 10)]
 
 
-def test_what_a_task_of_two_partitions_left_of_the_second_one_is_read() -> None:
-    pieces = [*PIECES, Piece("orders", 1, 0, 10, (SliceKey("orders", 1, 1, 0, 10),))]
-    given = [note(at, 100) for at in range(4)]
-    found = passed(
-        APPEND,
-        [raw(given), raw(given, partition=1)],
-        [raw(given[:1], first=4, partition=1)],
-        slices=slices_of(pieces),
-        room=len(b"".join(part for part in given[0] if part)) + 5,
-    )
-    assert left(pieces, found.ends()) == [[*part_of(pieces[0], 1, 10), *part_of(pieces[1], 0, 4)]]
+def test_what_lies_before_a_task_s_first_record_was_read() -> None:
+    ends = [TaskEnd(0, 2, 4, True), TaskEnd(0, 6, 9, True)]
+    assert left(PIECES, ends) == [part_of(PIECES[0], 4, 6), part_of(PIECES[0], 9, 10)]
+
+
+def test_headers_take_room_too() -> None:
+    given = raw([note(at) for at in range(6)])
+    large: Any = pa.array([[{"key": "h", "value": b"x" * 1_000}]] * 6, HEADER_TYPE)
+    found = passed(APPEND, [given.set_column(given.schema.get_field_index("headers"), "headers", large)], room=2_500)
+    assert found.chunk().rows.column("kafka_offset").to_pylist() == [0, 1]
+    assert sum(found.seen().values(), Seen()).bytes_read == 2 * len(b"".join(part for part in note(0) if part))
+    assert left(PIECES, found.ends()) == [part_of(PIECES[0], 2, 10)]
 
 
 def test_each_task_ends_with_its_last_packet_however_its_packets_arrive() -> None:

@@ -8,9 +8,17 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException, PythonException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-from kafka_assets.assets.faults import Fault, fault_of
-from kafka_assets.decode.fetch import GONE, NotFetched
-from kafka_assets.errors import BrokerUnavailable, RecordsChanged, Retryable, SparkUnavailable, WorkersUnfit
+from kafka_assets.assets.faults import Fault, divides, fault_of
+from kafka_assets.decode.fetch import DAMAGED, GONE, NotFetched
+from kafka_assets.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    RecordsChanged,
+    RecordsDamaged,
+    Retryable,
+    SparkUnavailable,
+    WorkersUnfit,
+)
 from kafka_assets.spark.reached import reached
 
 
@@ -54,7 +62,7 @@ def not_fetched(code: int | None, why: str, *, at: int | None = 4) -> str:
     raised = NotFetched(place=("orders", 2, 0, 6), at=at, code=code, why=why)
     return (
         "Job aborted due to stage failure: Traceback (most recent call last):\n  {a line}\n"
-        f"_kafka_assets_decode_0123.fetch.NotFetched: {raised}\n\n\tat org.apache.spark {{and more}}"
+        f"_kafka_assets_decode_0123.fetch.NotFetched: {raised} {{and more}}\n\n\tat org.apache.spark {{and more}}"
     )
 
 
@@ -67,7 +75,22 @@ def test_what_kafka_did_not_give_workers_is_asked_for_again_and_no_slices_fault(
     assert fault_of(found.value) is Fault.PASSING
 
 
-@pytest.mark.parametrize("code", [None, -187, -195, 29])
+@pytest.mark.parametrize("code", [29, -169, -181])
+def test_what_the_broker_refuses_workers_is_a_right_and_no_slices_fault(code: int) -> None:
+    with pytest.raises(BrokerRefused, match="rights on the topic") as found, reached():
+        raise PythonException(not_fetched(code, "no"))
+    assert fault_of(found.value) is Fault.STREAM
+
+
+@pytest.mark.parametrize("code", DAMAGED)
+def test_records_that_are_damaged_are_their_slices_fault_and_others_go_on(code: int) -> None:
+    with pytest.raises(RecordsDamaged, match="from offset 4 on") as found, reached():
+        raise PythonException(not_fetched(code, "bad CRC"))
+    assert fault_of(found.value) is Fault.SLICE
+    assert divides(found.value)
+
+
+@pytest.mark.parametrize("code", [None, -187, -195])
 def test_a_broker_that_workers_do_not_reach_passes_or_has_a_cure(code: int | None) -> None:
     with pytest.raises(BrokerUnavailable) as found, reached():
         raise PythonException(not_fetched(code, "no route"))
@@ -93,6 +116,7 @@ def test_a_client_that_cannot_be_made_on_a_worker_is_no_slices_fault() -> None:
         Answer(grpc.StatusCode.INVALID_ARGUMENT),
         ConnectionRefusedError("a service of the function's own"),
         ValueError("the function's own: stopped SparkContext"),
+        PythonException("NotFetched: what a function of the user's says"),
     ],
     ids=lambda error: type(error).__name__,
 )

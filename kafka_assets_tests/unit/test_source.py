@@ -38,3 +38,13 @@ def test_each_part_is_a_task_and_values_may_be_asked_for() -> None:
     valued = with_values(raw)
     assert isinstance(valued, OnWorkers)
     assert valued.fetch == ({"group.id": "g"}, ranges, True)
+
+
+def test_two_ranges_of_one_partition_are_no_read() -> None:
+    pieces = [Piece("orders", 1, 5, 9, ()), Piece("orders", 1, 0, 2, ())]
+    with pytest.raises(ValueError, match="two ranges"):
+        read(NO_SPARK, {}, pieces)
+
+
+def test_what_lets_workers_in_is_not_shown() -> None:
+    assert "hunter2" not in repr(read(NO_SPARK, {"sasl.password": "hunter2"}, []))
