@@ -19,7 +19,7 @@ from kafka_assets.decode.packets import PACKETS
 from kafka_assets.decode.post import HEAD, MOST_BYTES, PART, PATIENCE, WORD_BYTES, YES, Address, proof
 from kafka_assets.errors import RecordsChanged
 
-UNITS = 3
+UNITS = 2
 """So many wait here at a time, of one task each; for the next one there is no room."""
 MOST_PACKETS = 1 << 20
 
