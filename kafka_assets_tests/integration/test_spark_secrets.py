@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.devstack import spark as spark_service
 from kafka_assets.devstack.ports import choose
+from kafka_assets.devstack.processes import environment
 from kafka_assets.devstack.progress import Silent
 from kafka_assets.devstack.spark import SparkConnect
 from kafka_assets_tests.integration import project
@@ -93,10 +93,11 @@ def shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shows]:
     with log.open("wb") as output:
         command = [str(part) for part in launch.command]
         process = subprocess.Popen(
-            command, env={**os.environ, **launch.env}, stdout=output, stderr=output, cwd=tmp_path
+            command, env={**environment(), **launch.env}, stdout=output, stderr=output, cwd=tmp_path
         )
     try:
-        waited(lambda: service.unready(ports) is None, SparkConnect.patience)
+        waited(lambda: process.poll() is not None or service.unready(ports) is None, SparkConnect.patience)
+        assert process.poll() is None, log.read_text(errors="replace")
         yield Shows(service.url(ports), f"http://127.0.0.1:{ports['ui']}", folder, log)
     finally:
         process.terminate()
