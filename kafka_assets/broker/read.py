@@ -52,7 +52,7 @@ def read_range(
     consumer = create(lambda: Consumer(config, logger=LOGGER))
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
-        position = start
+        position = log_end = start
         heard_at = time.monotonic()
         while position < end:
             messages = consumer.consume(_BATCH, timeout=0.1)
@@ -60,16 +60,19 @@ def read_range(
             for message in messages:
                 error = message.error()
                 if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        log_end = max(log_end, cast(int, message.offset()))
                     # No group is used, so whoever may use none reads.
-                    if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                         raise_error(connection, message, error, at=position)
                     continue
                 offset = cast(int, message.offset())
                 if offset >= end:
                     return
                 yield record_of(message)
-            # Past holes and control records no message comes; only the position tells.
-            now = _position(connection, consumer, topic, partition)
+            # Past holes and control records no message comes, and the position tells; of holes at the log's end alone
+            # it does not, but what says that it ends there says where.
+            now = max(_position(connection, consumer, topic, partition), log_end)
             if messages or now > position:
                 heard_at = time.monotonic()
             position = max(position, now)

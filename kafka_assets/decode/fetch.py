@@ -116,8 +116,10 @@ def _read(config: Mapping[str, str], place: Range) -> Generator[Columns]:
                 at = good[-1].offset() + 1
                 block.add([message for message in good if message.offset() < end] if at > end else good)
             else:
-                # Past holes and control records no message comes: only the position tells, or that the log ends there.
-                at = max(at, log_end, consumer.position([TopicPartition(topic, partition)])[0].offset)
+                # Past holes and control records no message comes, and the position tells.
+                at = max(at, consumer.position([TopicPartition(topic, partition)])[0].offset)
+            # Of holes at the log's end alone neither does: what says that it ends there says where.
+            at = max(at, log_end)
             if (at, told.fetched) > before:
                 heard, told.error = time.monotonic(), None
             elif time.monotonic() - heard > told.patience:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafka_assets.decode import fetch
 from kafka_assets.decode.fetch import NotFetched
@@ -147,3 +148,45 @@ def test_a_client_is_not_waited_for_that_cannot_be_made() -> None:
     said = json.loads(str(found.value))
     assert said["at"] is None
     assert "ssl.key.pem" in said["why"] and "S3cret" not in said["why"]
+
+
+class Log:
+    """What a client gives of a partition, portion by portion, and nothing after them; its position stands still."""
+
+    def __init__(self, *portions: list[Message]) -> None:
+        self.portions = list(portions)
+
+    def __call__(self, config: dict[str, Any]) -> Log:
+        return self
+
+    def assign(self, places: Any) -> None:
+        pass
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        return self.portions.pop(0) if self.portions else []
+
+    def position(self, places: list[Any]) -> list[Any]:
+        return places  # without an offset
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        raise KafkaException(_error(KafkaError._TRANSPORT, "gone"))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_holes_before_an_open_transaction_at_the_log_s_end_are_passed(
+    monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr(fetch, "PATIENCE", 0.1)
+    last, log_end = message(4), message(9, error=KafkaError._PARTITION_EOF)
+    for end, ends in ((9, True), (10, False)):
+        portions = [[last, log_end]] if together else [[last], [log_end]]
+        monkeypatch.setattr(confluent_kafka, "Consumer", Log(*portions))
+        reading = fetch._read({}, ("orders", 3, 0, end))
+        if ends:
+            assert [one.offsets.tolist() for one in reading] == [[4]]
+        else:
+            with pytest.raises(NotFetched):
+                list(reading)
