@@ -176,7 +176,7 @@ OF_ROADS = (
         "_read",
         "[message for message in good if message.offset() < end] if at > end else good",
         "good",
-        READS + "test_many_ranges_end_where_they_are_said_to_end_in_the_middle_of_what_is_fetched",
+        READS + "test_every_range_of_a_log_with_holes_has_exactly_its_committed_records",
     ),
     mutant(
         "a worker passes over what it cannot read",
