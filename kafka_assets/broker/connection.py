@@ -37,7 +37,7 @@ _TEXTS = {
     "ssl.key.location": "ssl.key.pem",
 }
 """Properties that name a file, and those that say what is in it."""
-_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
+_FILES = (*_TEXTS, "ssl.keystore.location")
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,15 @@ def worker_config(connection: Connection) -> dict[str, str]:
     So it holds keys and passwords, and is not for printing.
     """
     config = consumer_config(connection)
-    for location, text in _TEXTS.items():
-        path = config.get(location, "probe")
-        if path != "probe" and Path(path).is_file():
-            config[text] = Path(path).read_text(encoding="utf-8", errors="replace")
-            del config[location]
     for name in config.keys() & _FILES:
-        if config[name] != "probe":
-            config[name] = str(Path(config[name]).absolute())
+        path = Path(config[name])
+        if config[name] == "probe":
+            continue
+        if name in _TEXTS and path.is_file():
+            config[_TEXTS[name]] = path.read_text(encoding="utf-8", errors="replace")
+            del config[name]
+        else:
+            config[name] = str(path.absolute())
     return config
 
 

@@ -343,7 +343,10 @@ class Opened:
         return seen
 
     def bad(self) -> tuple[BadRecord, ...]:
-        return bad_records(self._table(BAD, BAD_RECORDS))
+        rows: list[dict[str, Any]] = self._table(BAD, BAD_RECORDS).to_pylist()
+        for row in rows:
+            row["headers"] = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+        return tuple(BadRecord(**row) for row in rows)
 
     def ends(self) -> list[TaskEnd]:
         return [TaskEnd(**row) for row in self._table(ENDS, TASK_ENDS).to_pylist()]
@@ -351,8 +354,6 @@ class Opened:
 
 def left(pieces: Sequence[Piece], ends: Sequence[TaskEnd]) -> Left:
     """What the tasks left, in parts of at most one range for each partition."""
-    if not any(end.stopped for end in ends):
-        return []
     ranges = [_left_of(piece, ends) for piece in pieces]
     return [[piece for piece in part if piece is not None] for part in zip_longest(*ranges)]
 
@@ -363,9 +364,13 @@ def _left_of(piece: Piece, ends: Sequence[TaskEnd]) -> list[Piece]:
     Each task is a range of one piece, and has read all that is before its first record.
     """
     tasks = _in(piece, ends)
-    starts = [*(task.first for task in tasks[1:]), piece.end]
-    ranges = [(task.next, until) for task, until in zip(tasks, starts, strict=True) if task.stopped] if tasks else []
-    return [part for start, end in ranges for part in part_of(piece, start, end)]
+    untils = [*(task.first for task in tasks[1:]), piece.end]
+    return [
+        part
+        for task, until in zip(tasks, untils, strict=False)  # of a piece without tasks there is one end too many
+        if task.stopped
+        for part in part_of(piece, task.next, until)
+    ]
 
 
 def _in(piece: Piece, ends: Sequence[TaskEnd]) -> list[TaskEnd]:
@@ -381,11 +386,3 @@ def added(seen: Mapping[SliceKey, Seen], bad: Sequence[BadRecord]) -> dict[Slice
         key: int(((partitions == key.partition) & (offsets >= key.start) & (offsets < key.end)).sum()) for key in seen
     }
     return {key: replace(part, bad=part.bad + counts[key]) for key, part in seen.items()}
-
-
-def bad_records(records: pa.Table) -> tuple[BadRecord, ...]:
-    """Bad records, from a table of them."""
-    rows: list[dict[str, Any]] = records.to_pylist()
-    for row in rows:
-        row["headers"] = tuple((one["key"], one["value"]) for one in row["headers"] or ())
-    return tuple(BadRecord(**row) for row in rows)
