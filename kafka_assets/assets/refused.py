@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, told
-from kafka_assets.broker.read import StoredRecord
+from kafka_assets.broker.read import StoredRecord, bad_record
 from kafka_assets.decode.messages import LATEST
 from kafka_assets.errors import OffsetsExpired, RecordsChanged
 from kafka_assets.records import BadRecord, Refused
@@ -51,13 +51,5 @@ def _ranges(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _bad(record: StoredRecord, reason: str) -> BadRecord:
-    at = record.timestamp_ms
-    return BadRecord(
-        partition=record.partition,
-        offset=record.offset,
-        reason=f"{reason} · {LEFT_OUT}" if record.headers is UNREADABLE else reason,
-        key=record.key,
-        value=record.value,
-        headers=told(record.headers),
-        timestamp=at if 0 <= at <= LATEST else None,
-    )
+    bad = bad_record(record, reason)
+    return bad if 0 <= record.timestamp_ms <= LATEST else replace(bad, timestamp=None)

@@ -13,7 +13,9 @@ from kafka_assets.broker.admin import LOGGER, TIMEOUT, Watch, create, kafka_erro
 from kafka_assets.broker.connection import Connection, consumer_config
 from kafka_assets.broker.headers import UNREADABLE, headers_of, told
 from kafka_assets.broker.topics import describe_topic
+from kafka_assets.decode.passage import LEFT_OUT
 from kafka_assets.errors import BrokerUnavailable, OffsetsExpired
+from kafka_assets.records import BadRecord
 
 NO_TIMESTAMP = -1
 _BATCH = 1000
@@ -123,4 +125,18 @@ def record_of(message: Message) -> StoredRecord:
         timestamp_ms=at if kind != TIMESTAMP_NOT_AVAILABLE else NO_TIMESTAMP,
         headers=headers if headers is UNREADABLE else told(headers),
         timestamp_type=kind - 1,  # librdkafka counts from 0
+    )
+
+
+def bad_record(record: StoredRecord, reason: str, *, code: str | None = None) -> BadRecord:
+    """The record with its bytes, and why it is bad; its timestamp is any of 64 bits."""
+    return BadRecord(
+        partition=record.partition,
+        offset=record.offset,
+        reason=f"{reason} · {LEFT_OUT}" if record.headers is UNREADABLE else reason,
+        key=record.key,
+        value=record.value,
+        headers=told(record.headers),
+        timestamp=record.timestamp_ms,
+        code=code,
     )

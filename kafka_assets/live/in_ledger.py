@@ -11,9 +11,8 @@ from typing import Literal
 
 from sqlalchemy import Connection, Engine
 
-from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, told
 from kafka_assets.broker.keepers import Attached, First, Nowhere
-from kafka_assets.broker.read import StoredRecord
+from kafka_assets.broker.read import StoredRecord, bad_record
 from kafka_assets.broker.topic_ids import TopicIds
 from kafka_assets.broker.units import Unit, Where, place_of
 from kafka_assets.errors import Fenced, UsageError
@@ -79,17 +78,7 @@ class InLedger(Nowhere):
     def quarantine(self, record: StoredRecord, reason: str) -> None:
         """Keep this record of the unit in hand in kafka_quarantine, with its bytes, in the unit's transaction."""
         _ = self.sql
-        bad = BadRecord(
-            partition=record.partition,
-            offset=record.offset,
-            reason=f"{reason} · {LEFT_OUT}" if record.headers is UNREADABLE else reason,
-            key=record.key,
-            value=record.value,
-            headers=told(record.headers),
-            timestamp=record.timestamp_ms,
-            code=HANDLED,
-        )
-        self._bad.append((place_of(record), bad))
+        self._bad.append((place_of(record), bad_record(record, reason, code=HANDLED)))
 
     def attach(self, consumer: Attached) -> None:
         name = self._name or consumer.group
