@@ -52,14 +52,14 @@ def landed(batches: Iterable[Any], declared: pa.Schema, fetch: Fetch | None, *as
 
     With `fetch` the batches are tasks, and their records are read here; else they are records that somebody has.
     """
-    return map(packets, made(_given(batches) if fetch is None else fetched(batches, fetch), declared, *asked))
+    return map(packets, made(_records(batches, fetch), declared, *asked))
 
 
 def put(
     batches: Iterable[Any], declared: pa.Schema, mailbox: Address, fetch: Fetch | None, *asked: Any
 ) -> Iterator[Any]:
     """The same, in the mailbox if they can be put there: then the name under which they stand is what Spark gets."""
-    parts = [*made(_given(batches) if fetch is None else fetched(batches, fetch), declared, *asked)]
+    parts = [*made(_records(batches, fetch), declared, *asked)]
     unit = [packet for part in parts for packet in part]
     name = posted(mailbox, unit) if unit else None
     return map(packets, parts if name is None else [[(POSTED, name)]])
@@ -96,12 +96,17 @@ def unpacked(batches: Iterable[Any], rows: pa.Schema, wanted: Sequence[str]) -> 
             yield opened(packet, rows).select(list(wanted))
 
 
+def _records(batches: Iterable[Any], fetch: Fetch | None) -> Generator[Any]:
+    return _given(batches) if fetch is None else fetched(batches, fetch)
+
+
 def _given(batches: Iterable[Any]) -> Generator[Any]:
-    """The batches with the hashes of their records."""
+    """The batches with the hashes of their records, all of whose headers can be told."""
     for batch in batches:
         partitions, offsets = (np.asarray(batch.column(name)).astype(np.int64) for name in ("partition", "offset"))
         hashes: Any = pa.array(hashes_of(partitions, offsets, batch.column("key"), batch.column("value")))
-        yield batch.append_column("fingerprint", hashes)
+        untold: Any = pa.repeat(pa.scalar(False), batch.num_rows)
+        yield batch.append_column("fingerprint", hashes).append_column("untold", untold)
 
 
 def _deletes(upsert: Upsert | None) -> Deletes | None:
@@ -159,6 +164,9 @@ class _Task:
         self._ends = dict[int, tuple[int, int]]()
         self._stopped = False
         self._used = 0
+        """Bytes of the room."""
+        self._had = 0
+        """Bytes of the records in hand, their headers included."""
 
     def bounded(self, batches: Iterable[Any]) -> Iterator[Any]:
         """The batches, up to the record that no room is left for; of the first batch at least one."""
@@ -170,6 +178,7 @@ class _Task:
                 ends = np.cumsum(_sizes(batch) + _header_sizes(batch))
                 left = int(np.searchsorted(ends, self._room - self._used, side="right"))
                 left = left if self._used else max(1, left)
+                self._had = int(ends[left - 1]) if left else 0
             if left:
                 self._met(batch, left)
                 yield batch.slice(0, left)
@@ -186,9 +195,9 @@ class _Task:
             self._ends[partition] = first, int(mine[-1]) + 1
 
     def count(self, batch: Any, found: Found, *, made: int) -> None:
-        """Count a batch with what became of it."""
+        """Count the batch in hand with what became of it."""
         sizes, count = _sizes(batch), batch.num_rows
-        self._used += max(int((sizes + _header_sizes(batch)).sum()), made)
+        self._used += max(self._had, made)
         partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
         bad, deleted = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         bad[list(found.bad)] = True

@@ -29,8 +29,6 @@ CARRIED: dict[str, pa.DataType] = {
 """What Kafka says of a record, for a transform to use and a table to be keyed by."""
 _BESIDE = CARRIED | {VALUE: pa.binary()}
 
-UNTOLD = "untold"
-"""A source's column: whether a record has headers that it cannot give."""
 NO_HEADERS = reason(ENCODING, "the function is given headers, and the name of one is not valid UTF-8")
 LEFT_OUT = "its headers are left out: the name of one is not valid UTF-8"
 
@@ -114,10 +112,8 @@ class Reader:
 
 
 def untold_of(batch: Any) -> np.ndarray[Any, Any]:
-    """The records whose headers the client could not give; of sources that give all of them there are none."""
-    if UNTOLD not in batch.schema.names:
-        return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(np.asarray(batch.column(UNTOLD)))
+    """The records whose headers the client could not give."""
+    return np.flatnonzero(np.asarray(batch.column("untold")))
 
 
 def _every(batch: Any) -> np.ndarray[Any, Any]:
