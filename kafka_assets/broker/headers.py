@@ -7,10 +7,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 from kafka_assets.decode import messages
 from kafka_assets.decode.messages import Asked
-from kafka_assets.decode.passage import LEFT_OUT
 from kafka_assets.errors import HeadersUnreadable
-
-__all__ = ["LEFT_OUT", "UNREADABLE", "headers_of", "told"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -137,7 +137,8 @@ def _headers(record: StoredRecord) -> list[dict[str, str | None]] | None:
 
 
 def _pairs(record: StoredRecord) -> str:
-    from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE
+    from kafka_assets.broker.headers import UNREADABLE
+    from kafka_assets.decode.passage import LEFT_OUT
 
     if record.headers is UNREADABLE:
         return f"({LEFT_OUT})"

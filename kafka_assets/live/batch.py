@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafka_assets.broker.headers import LEFT_OUT, UNREADABLE, told
+from kafka_assets.broker.headers import UNREADABLE, told
 from kafka_assets.decode.messages import Columns as Taken
-from kafka_assets.decode.messages import Flags, Headers, Message, Numbers, joined, numbers
+from kafka_assets.decode.messages import Message, joined, numbers
+from kafka_assets.decode.passage import LEFT_OUT
 from kafka_assets.records import BadRecord
 
 if TYPE_CHECKING:
     from kafka_assets.decode.contract import Decoded, Reason
-
-__all__ = ["Batch", "Columns", "Flags", "Headers", "Message", "Numbers", "Place", "by_place", "columns_of", "joined"]
 
 Place = tuple[str, int]
 """A topic's name, and a partition."""

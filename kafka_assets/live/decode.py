@@ -13,12 +13,13 @@ import pyarrow as pa
 from kafka_assets.broker.headers import UNREADABLE
 from kafka_assets.decode.contract import Decoded, Reason
 from kafka_assets.decode.decoder import decoder
+from kafka_assets.decode.messages import Numbers
 from kafka_assets.decode.names import HEADERS, TIMESTAMP_TYPE
 from kafka_assets.decode.passage import CARRIED, HEADER_TYPE, NO_HEADERS, rows_schema
 from kafka_assets.decode.upserts import STAMP, Deletes, keyless
 from kafka_assets.errors import StreamError
 from kafka_assets.live.ahead import ReadAhead
-from kafka_assets.live.batch import Batch, Columns, Numbers
+from kafka_assets.live.batch import Batch, Columns
 from kafka_assets.records import KEY, OFFSET, PARTITION, TIMESTAMP, BadRecord, Chunk, Seen
 from kafka_assets.schema import declared, fields_of
 from kafka_assets.sinks.nested import leaves_of

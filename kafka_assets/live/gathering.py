@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafka_assets.decode.messages import Message
 from kafka_assets.ledger.leases import Lease
-from kafka_assets.live.batch import Batch, Message, Place, by_place
+from kafka_assets.live.batch import Batch, Place, by_place
 from kafka_assets.slices import SliceKey
 
 AT_ONCE = 10_000

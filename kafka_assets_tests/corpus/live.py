@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from kafka_assets.live.batch import Batch, Columns, Headers
+from kafka_assets.decode.messages import Headers
+from kafka_assets.live.batch import Batch, Columns
 
 AT_MS = 1_704_067_200_000
 

@@ -8,7 +8,8 @@ from typing import Any
 from confluent_kafka import Message
 
 from kafka_assets.decode.contract import Reason
-from kafka_assets.live.batch import Batch, by_place, columns_of, joined
+from kafka_assets.decode.messages import joined
+from kafka_assets.live.batch import Batch, by_place, columns_of
 
 WHY = Reason("json", "no")
 _message: Any = Message  # its stubs know no arguments

@@ -15,6 +15,7 @@ from typing import Any
 from kafka_assets.broker.connection import Connection
 from kafka_assets.broker.membership import Membership
 from kafka_assets.broker.subscription import Subscription
+from kafka_assets.decode.messages import Message
 from kafka_assets.errors import Retryable
 from kafka_assets.forms import ArrowForm
 from kafka_assets.lab.bench.hand_loops import LOOPS, Target, Task, Times, run
@@ -22,7 +23,7 @@ from kafka_assets.lab.bench.loop_road import LIVE
 from kafka_assets.lab.bench.record_shapes import SHAPES
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.leases import new_owner
-from kafka_assets.live.batch import Message, Place
+from kafka_assets.live.batch import Place
 from kafka_assets.live.collecting import seldom_collected
 from kafka_assets.live.figures import Figures
 from kafka_assets.live.gathering import Gathering
