@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Iterable, Mapping
 
 from kafka_assets.errors import ServiceError
@@ -11,6 +12,8 @@ from kafka_assets.errors import ServiceError
 HOST = "127.0.0.1"
 # Below the range that Linux gives to outgoing connections: a port that is free now is not taken by chance later.
 LOWEST, HIGHEST = 20_000, 32_000
+LINGERS = 3.0
+"""Seconds: who is killed may hold its port for a moment yet, on a busy machine."""
 
 
 def is_free(port: int) -> bool:
@@ -39,10 +42,18 @@ def choose(names: Iterable[str], *, remembered: Mapping[str, int], taken: set[in
     chosen: dict[str, int] = {}
     for name in names:
         port = remembered.get(name)
-        if port is None or port in taken or not is_free(port):
+        if port is None or port in taken or not _becomes_free(port):
             port = _free_port(taken | set(chosen.values()))
         chosen[name] = port
     return chosen
+
+
+def _becomes_free(port: int) -> bool:
+    """Whether the port of a service that ran here is free, or is soon."""
+    deadline = time.monotonic() + LINGERS
+    while not (free := is_free(port)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return free
 
 
 def _free_port(taken: set[int]) -> int:

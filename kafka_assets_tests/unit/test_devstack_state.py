@@ -296,7 +296,19 @@ def test_a_port_is_the_same_as_last_time_when_it_is_free() -> None:
     assert ports.choose(["client"], remembered=first, taken=set()) == first
 
 
-def test_a_taken_port_is_changed_and_said(file: StateFile) -> None:
+def test_a_port_that_was_held_for_a_moment_by_who_is_killed_is_the_same_as_last_time() -> None:
+    with socket.socket() as killed:
+        killed.bind(("127.0.0.1", 0))
+        killed.listen()
+        before = {"client": killed.getsockname()[1]}
+        ending = threading.Timer(0.1, killed.close)
+        ending.start()
+        assert ports.choose(["client"], remembered=before, taken=set()) == before
+        ending.join()
+
+
+def test_a_taken_port_is_changed_and_said(file: StateFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "LINGERS", 0.05)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
