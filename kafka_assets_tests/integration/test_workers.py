@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -138,36 +139,48 @@ def test_idle_ends_it_and_run_goes_on_later(connection: Connection) -> None:
 
 
 def test_workers_in_a_group_lose_and_repeat_nothing_when_members_come_and_go(connection: Connection) -> None:
-    topic = new_topic(connection, partitions=4, records=150)
-    seen = Seen(600)
-    early = threading.Event()
+    topic = new_topic(connection, partitions=4, records=300)
+    seen = Seen(1200)
+    stays, goes, comes = seen.stop, threading.Event(), threading.Event()
+    members: dict[threading.Event, Workers] = {}
 
     def slow(record: StoredRecord) -> None:
         time.sleep(0.01)
         seen.add(record)
-        if len(seen.numbers) > 300:
-            early.set()
 
     def work(stop: threading.Event) -> None:
         with Workers(connection, topic, group=topic, queue=50, workers=2, stop=stop) as workers:
+            members[stop] = workers
             workers.run(slow)
 
-    last = threading.Event()
-    threads = [threading.Thread(target=work, args=(stop,)) for stop in (seen.stop, early, last)]
-    for thread in threads:
+    def joined(stop: threading.Event) -> threading.Thread:
+        """One more member, with the partitions that it has got."""
+        thread = threading.Thread(target=work, args=(stop,))
         thread.start()
-        time.sleep(1)
-    deadline = time.monotonic() + 120
-    while not seen.stop.wait(0.1):
-        assert time.monotonic() < deadline, len(set(seen.numbers))
-    # Who leaves while the group is arranged anew may find no generation to commit in, and leaves that to the others.
-    threads[0].join()
+        until(lambda: stop in members and members[stop].assigned)
+        return thread
+
+    def until(true: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 120
+        while not true() and not seen.stop.is_set():
+            assert time.monotonic() < deadline, len(set(seen.numbers))
+            time.sleep(0.02)
+
+    # Who leaves while the group is arranged anew may find no generation to commit in, and leaves that to the others:
+    # nobody does here before all have settled.
+    first, second = joined(stays), joined(goes)
+    until(lambda: len(seen.numbers) > 400)
+    time.sleep(1)
+    goes.set()
+    second.join()
+    third = joined(comes)
+    until(lambda: False)
+    first.join()
     time.sleep(3)
-    last.set()
-    for thread in threads:
-        thread.join()
-    assert sorted(seen.numbers) == expected(150, partitions=4)
-    assert committed(connection, topic, topic) == dict.fromkeys(range(4), 150)
+    comes.set()
+    third.join()
+    assert sorted(seen.numbers) == expected(300, partitions=4)
+    assert committed(connection, topic, topic) == dict.fromkeys(range(4), 300)
 
 
 def test_a_consumer_for_each_thread_shares_the_partitions(connection: Connection) -> None:
