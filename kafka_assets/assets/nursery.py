@@ -28,6 +28,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from kafka_assets.arenas import share_arenas
 from kafka_assets.assets import warmth
 from kafka_assets.assets.loaded_files import LoadedFiles
 from kafka_assets.birth import birth
@@ -287,6 +288,7 @@ def main() -> None:
     from dagster._core.origin import JobPythonOrigin
     from dagster._serdes import deserialize_value
 
+    share_arenas()
     asked = json.load(sys.stdin)
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -20,6 +20,7 @@ from typing import Any, Self
 import dagster as dg
 
 from kafka_assets import errors
+from kafka_assets.arenas import share_arenas
 from kafka_assets.assets.by_hand import flushing
 from kafka_assets.assets.decorator import versions_of
 from kafka_assets.assets.definitions import landing_definitions
@@ -137,6 +138,7 @@ class Runner:
         self._job = definitions.resolve_implicit_global_asset_job_def() if self.streams else None
 
     def __enter__(self) -> Self:
+        share_arenas()
         self.engine = make_engine(self._settings.database_url)
         return self
 

@@ -214,6 +214,13 @@ OF_ROADS = (
         "unit/test_transformed.py::test_a_record_of_which_two_rows_have_no_key_is_bad_once",
     ),
     mutant(
+        "a function's records are read by whoever asks for them",
+        "held",
+        "kept = records.localCheckpoint(eager=True)",
+        "kept = records",
+        "integration/test_functions_read_once.py::test_records_are_read_once_and_all_are_told_of",
+    ),
+    mutant(
         "LOAD DATA's answer is not read",
         "MySQLRoad._load",
         _COUNTED,
