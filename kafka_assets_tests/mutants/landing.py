@@ -218,7 +218,7 @@ OF_ROADS = (
         "held",
         "kept = records.localCheckpoint(eager=True)",
         "kept = records",
-        "integration/test_functions_read_once.py::test_records_are_read_once_and_all_are_told_of",
+        "integration/test_functions_read_once.py::test_records_are_read_once_and_all_are_told_of[twice-of records-3]",
     ),
     mutant(
         "LOAD DATA's answer is not read",
