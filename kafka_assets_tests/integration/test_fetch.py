@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -276,12 +277,10 @@ def test_a_broker_that_is_killed_and_comes_again_is_read_on(alone: Connection, b
     reading = batches(alone, (topic, 0, 0, 40))
     found: list[int] = next(reading).column("offset").to_pylist()
     os.kill(pid_of(breakable), 9)
-    goes_on = threading.Thread(
-        target=lambda: found.extend(at for batch in reading for at in batch.column("offset").to_pylist())
-    )
-    goes_on.start()
-    assert devstack.up(breakable, ["kafka"]).bootstrap_servers == alone.bootstrap_servers
-    goes_on.join(60)
+    with ThreadPoolExecutor(1) as pool:
+        goes_on = pool.submit(lambda: [at for batch in reading for at in batch.column("offset").to_pylist()])
+        assert devstack.up(breakable, ["kafka"]).bootstrap_servers == alone.bootstrap_servers
+        found += goes_on.result(60)
     assert found == list(range(40))
 
 
