@@ -42,13 +42,13 @@ def choose(names: Iterable[str], *, remembered: Mapping[str, int], taken: set[in
     chosen: dict[str, int] = {}
     for name in names:
         port = remembered.get(name)
-        if port is None or port in taken or not _becomes_free(port):
+        if port is None or port in taken or not becomes_free(port):
             port = _free_port(taken | set(chosen.values()))
         chosen[name] = port
     return chosen
 
 
-def _becomes_free(port: int) -> bool:
+def becomes_free(port: int) -> bool:
     """Whether the port of a service that ran here is free, or is soon."""
     deadline = time.monotonic() + LINGERS
     while not (free := is_free(port)) and time.monotonic() < deadline:

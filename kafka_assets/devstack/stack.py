@@ -155,9 +155,11 @@ def _brokers_to_restart(
     """The brokers that run, where one that does not has lost its port: every broker is told every controller's."""
     remembered = file.read().ports
     brokers = [service for service in missing if isinstance(service, Kafka) and service.name in remembered]
-    lost = [one for one in brokers if not ports.is_free(remembered[one.name]["controller"])]
     running = [service for service in wanted if isinstance(service, Kafka) and service not in missing]
-    if not lost or not running:
+    if not running:
+        return []
+    lost = [one for one in brokers if not ports.becomes_free(remembered[one.name]["controller"])]
+    if not lost:
         return []
     progress.say(f"a port of {lost[0].name} is taken by another program; its cluster moves with it")
     _stop([service.name for service in running], running, file, progress)

@@ -296,15 +296,31 @@ def test_a_port_is_the_same_as_last_time_when_it_is_free() -> None:
     assert ports.choose(["client"], remembered=first, taken=set()) == first
 
 
-def test_a_port_that_was_held_for_a_moment_by_who_is_killed_is_the_same_as_last_time() -> None:
+@pytest.fixture
+def lingering() -> Iterator[int]:
+    """A port that who is killed holds for a moment yet."""
     with socket.socket() as killed:
         killed.bind(("127.0.0.1", 0))
         killed.listen()
-        before = {"client": killed.getsockname()[1]}
         ending = threading.Timer(0.1, killed.close)
         ending.start()
-        assert ports.choose(["client"], remembered=before, taken=set()) == before
+        yield killed.getsockname()[1]
         ending.join()
+
+
+def test_a_port_that_was_held_for_a_moment_by_who_is_killed_is_the_same_as_last_time(lingering: int) -> None:
+    before = {"client": lingering}
+    assert ports.choose(["client"], remembered=before, taken=set()) == before
+
+
+def test_brokers_that_run_stay_where_the_port_of_a_killed_one_is_held_for_a_moment(
+    file: StateFile, lingering: int
+) -> None:
+    brokers = catalogue.resolve(file, ["kafka"], brokers=3)
+    file.change(lambda state: state.ports.update({brokers[0].name: {"controller": lingering}}))
+    heard = Heard()
+    assert stack._brokers_to_restart(brokers[:1], brokers, file, heard) == []  # pyright: ignore[reportPrivateUsage]
+    assert heard.messages == []
 
 
 def test_a_taken_port_is_changed_and_said(file: StateFile, monkeypatch: pytest.MonkeyPatch) -> None:
