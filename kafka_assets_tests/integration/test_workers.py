@@ -174,7 +174,7 @@ def test_workers_in_a_group_lose_and_repeat_nothing_when_members_come_and_go(con
     goes.set()
     second.join()
     third = joined(comes)
-    until(lambda: False)
+    assert seen.stop.wait(120), len(set(seen.numbers))
     first.join()
     time.sleep(3)
     comes.set()
