@@ -122,9 +122,12 @@ class Producer(Leaving):
         """Queue one record and return; `on_delivery` is called once with its Delivery or its Failure.
 
         What is known at once is raised at once, and the record is not taken: a topic or partition that is
-        not there, a value that cannot be written, a full queue (after `max_block` seconds).
+        not there, a value that cannot be written, a full queue (after `max_block` seconds). Nor is it where
+        a callback raises that is told here of a record before this one.
         """
         self._must_take()
+        if self._guard is None:
+            self._outbox.serve(0)
         record, written = self._preparation.prepare(
             Outgoing(topic, value, key, as_pairs(headers), milliseconds(timestamp), partition)
         )
@@ -139,9 +142,7 @@ class Producer(Leaving):
                 except ProducerFinished:
                     self._guard.check()  # a record before this one has failed: that is what is to be told
                     raise
-        put(partition=place)
-        self._outbox.serve(0)
-        return None
+        return put(partition=place)
 
     def deliver(
         self,

@@ -415,10 +415,29 @@ def test_an_error_in_the_block_is_not_hidden_by_the_close(large: Connection, top
     assert any("1 records were not delivered" in note for note in raised.value.__notes__)
 
 
-def test_what_a_callback_raises_in_close_keeps_no_record_from_arriving(connection: Connection, topic: str) -> None:
+def test_a_send_that_raises_what_a_callback_raised_has_not_taken_its_record(connection: Connection, topic: str) -> None:
     def broken(outcome: Delivery | Failure) -> None:
         raise ZeroDivisionError("the callback's own")
 
+    deadline = time.monotonic() + 60
+    with Producer(connection) as producer:
+        producer.send(topic, b"0", partition=0, on_delivery=broken)
+        for following in count(1):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+            try:
+                producer.send(topic, b"%d" % following, partition=0)
+            except ZeroDivisionError:
+                producer.send(topic, b"%d" % following, partition=0)
+                break
+    assert numbers(connection, topic) == list(range(following + 1))
+
+
+def test_what_a_callback_raises_in_close_keeps_no_record_from_arriving(broker: str, topic: str) -> None:
+    def broken(outcome: Delivery | Failure) -> None:
+        raise ZeroDivisionError("the callback's own")
+
+    connection = Connection(broker, {"linger.ms": "60000"})  # so that nothing is answered before the close
     producer = Producer(connection)
     for number in range(200):
         producer.send(topic, b"%d" % number, partition=0, on_delivery=broken if number % 3 == 0 else None)
