@@ -10,7 +10,10 @@ from kafka_assets.ledger.requests import Due
 MAX_KEYS = 100
 """Measured: each key costs a run about 50 ms in Dagster's storage."""
 MAX_OFFSETS = 1_000_000
-"""A transaction holds the locks of its slices, and their old rows, until it ends."""
+"""Of one transaction, which holds the locks of its slices, and their old rows, until it ends."""
+RUN_OFFSETS = 4_000_000
+"""Of a run beside which its caller carries out no other: it has several transactions, and reads what the next one
+lands while one is committed. Where Dagster's daemon starts runs, several of one transaction each go side by side."""
 
 
 def in_batches(wanted: Sequence[Due], places: Mapping[str, int], *, max_offsets: int) -> Iterator[list[Due]]:

@@ -72,7 +72,7 @@ class SliceIOManager(dg.ConfigurableIOManager):
                 context.log.error(f"{readable(keys)}: {why}")
             keys, first = error.failed[0]
             failure = failure_of(first, self.engine, landing.stream, keys)
-            said = f"{error} · the first: {failure.description}"
+            said = f"{error} · the first, {readable(keys)}: {failure.description}"
             # By the last of them it ended, where it did not go on to the end.
             told = {**failure.metadata, DIVIDES: dg.MetadataValue.bool(divides(error.failed[-1][1]))}
             raise dg.Failure(said, metadata=told, allow_retries=failure.allow_retries) from first

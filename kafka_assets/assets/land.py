@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from itertools import islice
-from typing import Protocol, cast, runtime_checkable
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import cast
 
 from pyspark.sql import DataFrame
 from sqlalchemy import Engine
 
 from kafka_assets.assets.batches import MAX_KEYS, MAX_OFFSETS
 from kafka_assets.assets.faults import Fault, divides, fault_of
-from kafka_assets.assets.landing import Landing
+from kafka_assets.assets.landing import Landing, Observed
+from kafka_assets.assets.reading import Reading
 from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.errors import (
     KafkaAssetsError,
@@ -41,13 +40,6 @@ from kafka_assets.slices import SliceKey, readable
 from kafka_assets.streams import Stream, with_demands
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Observed(Protocol):
-    """Records that can say where their topics begin and end now, as a broker can and a list in a test need not."""
-
-    def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]: ...
 
 
 class Unlanded(Exception):
@@ -90,20 +82,22 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
     _refuse_lost(wanted)
     _refuse_open(engine, wanted)
     parts = _transactions(wanted, max_offsets=max(MAX_OFFSETS, landing.stream.slices.max_records))
+    landings = [landing.of([one.key for one in some]) for some in parts]
+    landings[0] = replace(landings[0], steps=landing.steps)
     failed: list[tuple[Sequence[SliceKey], Exception]] = []
     landed = tried = 0
-    for some in parts:
-        keys = tuple(one.key for one in some)
-        tried += len(keys)
-        try:
-            done += _land(engine, landing.of(keys), frame, some, asking)
-            landed += len(keys)
-        except Exception as error:
-            if len(parts) == 1:
-                raise
-            failed.append((keys, error))
-            if not divides(error):
-                break  # what comes after would fail by the same
+    with closing(Reading(cast(DataFrame, frame), landings)) as reading:
+        for part, some in zip(landings, parts, strict=True):
+            tried += len(some)
+            try:
+                done += _land(engine, part, reading, some, asking)
+                landed += len(some)
+            except Exception as error:
+                if len(parts) == 1:
+                    raise
+                failed.append((part.keys, error))
+                if not divides(error):
+                    break  # what comes after would fail by the same
     if failed:
         raise Unlanded(failed, landed=landed, left=len(wanted) - tried)
     return done
@@ -123,7 +117,7 @@ def _transactions(wanted: Sequence[Publication], *, max_offsets: int) -> list[li
 
 
 def _land(
-    engine: Engine, landing: Landing, frame: object, wanted: Sequence[Publication], asking: Asking
+    engine: Engine, landing: Landing, reading: Reading, wanted: Sequence[Publication], asking: Asking
 ) -> list[Published]:
     """One transaction: claim, publish, give back."""
     landing.steps.now("claim")
@@ -137,7 +131,7 @@ def _land(
             f" {sum(one.offsets for one in landing.keys):,} offsets, attempt {max(one.attempt for one in claims)}"
         )
         with kept_alive(engine, claims, lease_ms=LEASE_MS) as alive:
-            published = _publish(engine, landing, frame, claims, alive, asking)
+            published = _publish(engine, landing, reading, claims, alive, asking)
     asking.say(_committed(published))
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
@@ -233,7 +227,7 @@ def _fail(engine: Engine, claims: Sequence[Claim], stream: Stream, error: BaseEx
 def _publish(
     engine: Engine,
     landing: Landing,
-    frame: object,
+    reading: Reading,
     claims: Sequence[Claim],
     alive: Held,
     asking: Asking,
@@ -243,10 +237,8 @@ def _publish(
     steps.now("offsets")
     read_from = _readable_from(landing, held)
     steps.now("spark")
-    schema = landing.schema(cast(DataFrame, frame))
-    chunks = landing.chunks(read_from, schema)
-    # Of a topic: another asset's rows are read from the same database, by functions that run in this thread.
-    with begun(chunks) if isinstance(landing.records, Observed) else nullcontext(chunks) as chunks:
+    schema = reading.schema(landing)
+    with reading.of(landing, read_from) as chunks:
         steps.now("table")
         road = road_for(engine)
         table = ensure_table(
@@ -281,41 +273,6 @@ def _publish(
             steps=steps,
         )
         return publish(engine, road, work)
-
-
-@contextmanager
-def begun(chunks: Chunks) -> Generator[Chunks]:
-    """The same chunks, whose first one is read from now on: meanwhile the table is looked at, and slices are locked.
-
-    Asked for again, as by a transaction that is tried again, they are read anew. Whoever leaves the block without
-    having asked waits until what was begun has ended.
-    """
-
-    def reading() -> Generator[Chunk]:
-        yield from chunks()
-
-    stream, asked = reading(), False
-    with ThreadPoolExecutor(1, thread_name_prefix="first chunk") as pool:
-        first = pool.submit(lambda: list(islice(stream, 1)))
-
-        def end() -> None:
-            wait([first])  # a stream that is being read cannot be closed
-            stream.close()
-
-        def read() -> Generator[Chunk]:
-            nonlocal asked
-            again, asked = asked, True
-            if again:
-                end()
-                yield from chunks()
-            elif met := first.result():
-                yield met.pop()  # nothing here holds a chunk that the publisher is done with
-                yield from stream
-
-        try:
-            yield read
-        finally:
-            end()
 
 
 def _readable_from(landing: Landing, held: Sequence[Publication]) -> dict[SliceKey, int]:

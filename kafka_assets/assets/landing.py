@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,11 +19,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlalchemy import Connection
 
 from kafka_assets.assets.refused import fetch_refused
+from kafka_assets.broker.offsets import TopicOffsets
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.records import BadRecord, Chunk, Refused
 from kafka_assets.sinks.steps import Steps
 from kafka_assets.slices import Piece, SliceKey, pieces
-from kafka_assets.spark.chunks import Arriving, Transform, fetch_landed, plain_schema, stream_chunks
+from kafka_assets.spark.chunks import Arriving, Sizes, Transform, fetch_landed, plain_schema, stream_chunks
 from kafka_assets.spark.decode import decode, good
 from kafka_assets.spark.landed_types import refuse_types
 from kafka_assets.spark.reached import reached
@@ -64,6 +65,13 @@ class Records(Protocol):
         ...
 
 
+@runtime_checkable
+class Observed(Protocol):
+    """Records that can say where their topics begin and end now, as a broker can and a list in a test need not."""
+
+    def observe(self, topics: Sequence[str]) -> Mapping[str, TopicOffsets]: ...
+
+
 @dataclass(frozen=True)
 class Landing:
     """One run's slices of one stream, and everything needed to read them again."""
@@ -80,11 +88,13 @@ class Landing:
     tell: Callable[[str, Mapping[str, Any]], None] = field(compare=False)
     """Attaches metadata to one key of the run's materialization."""
     steps: Steps = field(default_factory=Steps, compare=False)
-    """The run's stopwatch."""
+    """The stopwatch of its transaction; the first one's has what the run did before."""
+    sizes: Sizes = field(default_factory=lambda: Sizes(QUERY_BYTES), compare=False)
+    """What was learned of the records' sizes, by all of the run's transactions."""
 
     def of(self, keys: Sequence[SliceKey]) -> Self:
-        """The same for some of its slices, which land in a transaction of their own."""
-        return replace(self, keys=tuple(keys))
+        """The same for some of its slices, which land in a transaction of their own, with a stopwatch of its own."""
+        return replace(self, keys=tuple(keys), steps=Steps())
 
     @property
     def recheck(self) -> Callable[[Connection], None] | None:
@@ -161,7 +171,7 @@ class Landing:
             return stream_chunks(
                 plan,
                 lambda some, at_once: self._arriving(some, at_once, schema),
-                room=None if self.stream.scope == "slice" else QUERY_BYTES,
+                sizes=None if self.stream.scope == "slice" else self.sizes,
             )
 
         return read

@@ -10,7 +10,7 @@ from datetime import timedelta
 import dagster as dg
 from sqlalchemy import Engine
 
-from kafka_assets.assets.batches import MAX_OFFSETS, in_batches, urgent
+from kafka_assets.assets.batches import MAX_OFFSETS, RUN_OFFSETS, in_batches, urgent
 from kafka_assets.assets.dead_runs import end_dead, look_dead, now
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import STREAM_TAG
@@ -63,7 +63,7 @@ def request_runs(
     if free <= 0 or not wanted or (stalled is not None and (busy or not begin_try(engine, stalled))):
         return []
     free = free if stalled is None else 1
-    max_offsets = max(stream.slices.max_records, MAX_OFFSETS)
+    max_offsets = max(stream.slices.max_records, RUN_OFFSETS if here else MAX_OFFSETS)
     instance, first = in_dagster.instance, [str(one.key) for one in urgent(wanted, runs=free, max_offsets=max_offsets)]
     add_keys(instance, stream, first)
     known = places(instance, stream, first, most=KEYS_PER_TICK)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from queue import Full, Queue
 from typing import Any, NamedTuple, Protocol, cast
@@ -70,15 +70,32 @@ class Read(Protocol):
     def __call__(self, pieces: Sequence[Piece], /) -> Raw: ...
 
 
-def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, room: int | None = None) -> Iterator[Chunk]:
+@dataclass
+class Sizes:
+    """How many records fit, as far as it is known from the query that was read last how large they are."""
+
+    room: int
+    """Bytes of records that a query is to read at most."""
+    at_most: int | None = PROBE
+    """So many offsets should fit into a query; None where all that the last one read were holes."""
+    at_once: int | None = None
+    """So many offsets are a task; None where nobody knows."""
+
+    def learn(self, offsets: int, size: int) -> None:
+        """So many offsets had so many bytes."""
+        self.at_most, self.at_once = (
+            max(1, int(FILLED * room * offsets / size)) if size else None for room in (self.room, TASK_BYTES)
+        )
+
+
+def stream_chunks(plan: Sequence[Sequence[Piece]], ask: Ask, *, sizes: Sizes | None = None) -> Iterator[Chunk]:
     """Read the parts of the plan, in queries of which some are under way at a time; what one leaves is read next.
 
-    `room`: bytes of records that a query is to read at most; the parts are cut for it, as far as it is known from the
-    query before how large records are.
+    The parts are cut for the room that `sizes` tells of, which learns of each query.
     """
     # One more: whose last chunk nobody has taken yet has a thread that waits for that.
     with ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="query") as pool:
-        reading = _Reading(_Waiting(plan, room), ask, pool)
+        reading = _Reading(_Waiting(plan, sizes), ask, pool)
         try:
             yield from reading.chunks()
         finally:
@@ -165,13 +182,13 @@ class _Reading:
 class _Waiting:
     """What is still to be read."""
 
-    def __init__(self, plan: Sequence[Sequence[Piece]], room: int | None) -> None:
+    def __init__(self, plan: Sequence[Sequence[Piece]], sizes: Sizes | None) -> None:
         self._parts = deque(plan)
-        self._room = room
-        self._fitting: int | None = PROBE
-        """So many offsets should fit into a query; None where all that the last one read were holes."""
-        self.at_once: int | None = None
-        """So many offsets are a task; None where nobody knows."""
+        self._sizes = sizes
+
+    @property
+    def at_once(self) -> int | None:
+        return None if self._sizes is None else self._sizes.at_once
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -179,9 +196,9 @@ class _Waiting:
     def taken(self) -> Sequence[Piece]:
         """The next part, or so much of it as should fit."""
         pieces = self._parts.popleft()
-        if self._room is None or self._fitting is None:
+        if self._sizes is None or self._sizes.at_most is None:
             return pieces
-        head, rest = cut(pieces, self._fitting)
+        head, rest = cut(pieces, self._sizes.at_most)
         if rest:
             self._parts.appendleft(rest)
         return head
@@ -189,15 +206,9 @@ class _Waiting:
     def learn(self, query: _Query, left: Left) -> None:
         """What a query left is next; and how large its records are, those of the next ones will be, too."""
         self._parts.extendleft(reversed(left))
-        if self._room is None:
-            return
-        offsets = _offsets(query.pieces) - sum(map(_offsets, left))
-        size = max(query.bytes_read, query.bytes_made)
-
-        def fitting(room: int) -> int | None:
-            return max(1, int(FILLED * room * offsets / size)) if size else None
-
-        self._fitting, self.at_once = fitting(self._room), fitting(TASK_BYTES)
+        if self._sizes is not None:
+            offsets = _offsets(query.pieces) - sum(map(_offsets, left))
+            self._sizes.learn(offsets, max(query.bytes_read, query.bytes_made))
 
 
 def _offsets(pieces: Sequence[Piece]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_assets.assets import land
 from kafka_assets.assets import landing as landings
 from kafka_assets.assets.resources import KafkaResource
 from kafka_assets.broker.produce import Record, produce
@@ -117,6 +119,46 @@ def test_a_function_s_records_are_read_once_by_many_tasks_and_its_rows_come_in_b
     assert stream.rows(held) == [(len(wanted), len(wanted), sum(wanted))]
     books = "select sum(records_read), sum(landed), sum(filtered), sum(quarantined), sum(holes) from kafka_publication"
     assert stream.rows(books) == [(2 * each + 2, len(wanted), 2 * each - len(wanted), 2, 0)]
+
+
+@ROADS
+def test_a_run_of_several_transactions_reads_the_next_one_s_records_before_one_is_committed(
+    landing: Declare, transform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = landing(transform=transform, on_bad="fail", slices={"max_records": 10})
+    stream.topic(partitions=2)
+    stream.produce_ids(0, 30, partition=0)
+    stream.produce(*[b"{cut"] * 10, partition=1)
+    stream.produce_ids(40, 60, partition=1)
+    begun, published = threading.Semaphore(0), []
+    stream_chunks, publish = landings.stream_chunks, land.publish
+
+    def watched(*given: Any, **more: Any) -> Iterator[Chunk]:
+        begun.release()
+        yield from stream_chunks(*given, **more)
+
+    def watched_publish(*given: Any) -> Any:
+        assert begun.acquire(timeout=60)
+        try:
+            return publish(*given)
+        finally:
+            published.append(len(published))
+            if len(published) not in (4, 6):  # the fourth one fails before all of it is read; the sixth is the last
+                assert begun.acquire(timeout=60), "the next one is not read yet"
+                begun.release()
+
+    monkeypatch.setattr(land, "MAX_OFFSETS", 10)
+    monkeypatch.setattr(landings, "stream_chunks", watched)
+    monkeypatch.setattr(land, "publish", watched_publish)
+    [request] = stream.tick().requests
+    said = failure_of(stream.run(request))
+    assert "1 of the run's transactions failed, 5 slices have landed all the same" in said
+    assert f"the first, {stream.name}:1:0-10: " in said
+    assert len(published) == 6
+    ids = [*range(30), *range(40, 60)]
+    assert stream.rows(f"select id from {stream.name} order by id") == [(one,) for one in ids]
+    books = "select sum(records_read), sum(landed), sum(holes) from kafka_publication where state = 'committed'"
+    assert stream.rows(books) == [(50, 50, 0)]
 
 
 @pytest.mark.parametrize("room", [True, False], ids=["there is room", "there is none"])

@@ -29,6 +29,13 @@ OF_RESULTS = (
         SQLITE + "test_bad_records_are_quarantined_with_their_slice",
     ),
     mutant(
+        "what was read ahead lands though some of it has expired",
+        "Reading._taken",
+        "if self._ahead is None or self._ahead[0] != read_from:",
+        "if self._ahead is None:",
+        "unit/test_reading_ahead.py::test_what_expired_since_is_read_from_where_it_still_can",
+    ),
+    mutant(
         "a replay that lost records is taken",
         "_refuse_shrinking",
         "and outcome.records_read < publication.records_read and not force",

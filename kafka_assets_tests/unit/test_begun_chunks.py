@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from kafka_assets.assets.land import begun
+from kafka_assets.assets.reading import Begun
 from kafka_assets.records import Chunk
 
 
@@ -44,7 +45,7 @@ class Source:
 
 def test_the_first_one_is_read_before_it_is_asked_for() -> None:
     source = Source()
-    with begun(source) as chunks:
+    with closing(Begun(source)) as chunks:
         assert source.read.wait(30)
         assert numbers(chunks()) == [0, 1, 2]
     assert (source.times, source.ended) == (1, 1)
@@ -52,7 +53,7 @@ def test_the_first_one_is_read_before_it_is_asked_for() -> None:
 
 def test_asked_for_again_they_are_read_anew_and_what_was_left_is_ended() -> None:
     source = Source()
-    with begun(source) as chunks:
+    with closing(Begun(source)) as chunks:
         half = iter(chunks())
         assert numbers([next(half)]) == [0]
         assert numbers(chunks()) == [0, 1, 2]
@@ -64,7 +65,7 @@ def test_who_never_asks_waits_until_what_was_begun_has_ended() -> None:
     source = Source()
     source.goes_on.clear()
     threading.Timer(0.1, source.goes_on.set).start()
-    with pytest.raises(KeyError), begun(source):
+    with pytest.raises(KeyError), closing(Begun(source)):
         assert source.read.wait(30)
         raise KeyError
     assert (source.times, source.ended) == (1, 1)
@@ -75,14 +76,14 @@ def test_what_goes_wrong_is_raised_where_it_is_asked_for() -> None:
         raise ValueError("no good")
         yield chunk(0)
 
-    with begun(fails):
+    with closing(Begun(fails)):
         pass
-    with begun(fails) as chunks, pytest.raises(ValueError, match="no good"):
+    with closing(Begun(fails)) as chunks, pytest.raises(ValueError, match="no good"):
         numbers(chunks())
 
 
 def test_where_there_is_none_there_is_none() -> None:
-    with begun(lambda: ()) as chunks:
+    with closing(Begun(lambda: ())) as chunks:
         assert numbers(chunks()) == []
 
 
@@ -96,7 +97,7 @@ def test_a_chunk_that_its_reader_is_done_with_is_held_by_nobody() -> None:
             yield one
             del one
 
-    with begun(source) as chunks:
+    with closing(Begun(source)) as chunks:
         for number, one in enumerate(chunks()):
             assert made[number]() is one
             del one

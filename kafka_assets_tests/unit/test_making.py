@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -296,7 +296,7 @@ def test_of_many_whole_slices_spark_is_asked_for_the_columns_of_one(monkeypatch:
 
 def test_slices_that_another_run_has_committed_meanwhile_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = [SliceKey("orders", 1, 0, at, at + 5) for at in (0, 5)]
-    monkeypatch.setattr(landings, "stream_chunks", lambda plan, fetch, room: plan)
+    monkeypatch.setattr(landings, "stream_chunks", lambda plan, fetch, sizes: plan)
     [[piece]] = Landing(**landing([first, second])).chunks({second: 7}, NO_COLUMNS)()
     assert (piece.slices, piece.start, piece.end) == ((second,), 7, 10)
 
@@ -372,6 +372,27 @@ def test_a_run_of_many_slices_is_cut_into_transactions_and_one_that_fails_stops_
     assert "committed 100 slices: 100 records landed" in said
     assert len(land(engine, Crafted(**landing(keys)), None, asking)) == 250
     assert scalar(engine, "select count(*) from orders") == 250
+
+
+@dataclass(frozen=True)
+class Slow(Crafted):
+    """One of its slices takes a while."""
+
+    def chunks(self, read_from: Any, schema: Any) -> Any:
+        read = super().chunks(read_from, schema)
+        if self.bad not in self.keys:
+            return read
+        time.sleep(0.5)
+        return replace(self, bad=None).chunks(read_from, schema)
+
+
+@pytest.mark.slow
+def test_the_seconds_of_a_transaction_are_its_own(engine: Engine) -> None:
+    keys = plan(engine, slices=[(at, at + 1) for at in range(201)])
+    landed = land(engine, Slow(**landing(keys), bad=keys[0]), None, Asking(replaces=False, force=False))
+    took = {one.publication.key.start: sum(one.seconds.values()) for one in landed}
+    assert took[0] == took[99] > 0.5
+    assert took[200] < took[99]
 
 
 class Undecoded(Landing):

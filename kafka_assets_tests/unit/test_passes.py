@@ -30,6 +30,7 @@ from kafka_assets.spark.chunks import (
     TASK_BYTES,
     Arriving,
     Opened,
+    Sizes,
     TaskEnd,
     fetch_landed,
     left,
@@ -379,7 +380,7 @@ def test_tasks_are_cut_when_it_is_known_how_large_records_are() -> None:
         yield Chunk(pa.table({}), {SLICES[0]: Seen(read=count, bytes_read=count * 1_000)})
         return []
 
-    list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], ask, room=1 << 30))
+    list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], ask, sizes=Sizes(1 << 30)))
     assert asked[:2] == [None, None] and asked[2] == int(0.9 * TASK_BYTES / 1_000)
 
 
@@ -394,7 +395,7 @@ def test_what_was_read_and_what_was_made_of_it_come_in_chunks_of_their_own_and_c
         yield Chunk(rows, {SLICES[0]: Seen()})
         return []
 
-    list(stream_chunks([[Piece("orders", 0, 0, 5_000_000, ())]], ask, room=1 << 24))
+    list(stream_chunks([[Piece("orders", 0, 0, 5_000_000, ())]], ask, sizes=Sizes(1 << 24)))
     assert asked[2] == int(0.9 * TASK_BYTES / 10)
 
 
@@ -422,7 +423,7 @@ def test_parts_are_cut_so_that_a_chunk_has_room_for_them() -> None:
 
     keys = [SliceKey("orders", 1, part, 0, 20) for part in range(3)]
     plan = [[Piece("orders", key.partition, 0, 20, (key,)) for key in some] for some in ([keys[0]], keys[1:])]
-    assert len(list(stream_chunks([*plan[:1], *plan[:1], plan[1]], fetch, room=2_800))) == 4
+    assert len(list(stream_chunks([*plan[:1], *plan[:1], plan[1]], fetch, sizes=Sizes(2_800)))) == 4
     assert [[(piece.partition, piece.start, piece.end) for piece in some] for some in asked] == [
         [(0, 0, 20)], [(0, 0, 20)], [(1, 0, 20), (2, 0, 5)], [(2, 5, 20)],
     ]  # fmt: skip
@@ -438,7 +439,7 @@ def test_while_nobody_knows_how_large_records_are_little_is_asked_for() -> None:
         yield Chunk(pa.table({}), {SLICES[0]: Seen(read=count, bytes_read=count * 10)})
         return []
 
-    list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], fetch, room=4_000_000))
+    list(stream_chunks([[Piece("orders", 0, 0, 1_000_000, ())]], fetch, sizes=Sizes(4_000_000)))
     assert sorted(asked) == sorted([PROBE, PROBE, 360_000, 360_000, 200_000])
 
 
@@ -453,7 +454,7 @@ def test_where_a_log_is_full_of_holes_chunks_span_as_many_offsets_as_have_room()
         return []
 
     plan = [[Piece("orders", 0, start, start + 250_000, ())] for start in range(0, 1_500_000, 250_000)]
-    list(stream_chunks(plan, fetch, room=100_000))
+    list(stream_chunks(plan, fetch, sizes=Sizes(100_000)))
     assert sum(asked) == 1_500_000
     assert asked.count(PROBE) >= 2 and 250_000 in asked, "little at first, then all of a part that may be holes"
     assert 90_000 in asked, "one record in 100 offsets"
