@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from queue import Full, Queue
 from typing import Any, NamedTuple, Protocol, cast
@@ -76,7 +76,7 @@ class Sizes:
 
     room: int
     """Bytes of records that a query is to read at most."""
-    at_most: int | None = PROBE
+    at_most: int | None = field(default_factory=lambda: PROBE)
     """So many offsets should fit into a query; None where all that the last one read were holes."""
     at_once: int | None = None
     """So many offsets are a task; None where nobody knows."""

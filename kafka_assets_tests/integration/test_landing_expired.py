@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from kafka_assets.assets import land
+from kafka_assets.assets import land, reading
 from kafka_assets.broker.offsets import TopicOffsets, observe
 from kafka_assets.broker.produce import Record, transaction
 from kafka_assets.broker.topics import delete_topic
@@ -123,11 +124,30 @@ def test_what_expires_before_spark_reads_it_is_never_a_hole(landing: Declare, mo
     stream.produce_ids(0, 20)
     [request] = stream.tick().requests
     with monkeypatch.context() as patch:
-        expires_before(patch, "begun", stream, 12)
+        first_do(patch, "Begun", lambda: delete_records(stream.connection, stream.name, 12), of=reading)
         assert not stream.run(request).success
     assert stream.rows("select state from kafka_publication") == [("planned",)]
     assert stream.run(request).success
     assert stream.rows(BOOKS) == [(8, 8, 0, 12, 0, 12)]
+
+
+def test_what_expires_after_it_was_read_ahead_is_recorded_and_does_not_land(
+    landing: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = landing("expired_ahead", on_expired="record", slices={"max_records": 10})
+    stream.topic()
+    stream.produce_ids(0, 20)
+    [request] = stream.tick().requests
+    looks = count()
+    monkeypatch.setattr(land, "MAX_OFFSETS", 10)
+    first_do(
+        monkeypatch,
+        "_readable_from",
+        lambda: next(looks) and delete_records(stream.connection, stream.name, 15),  # of the second transaction
+    )
+    assert stream.run(request).success
+    assert stream.rows(f"{BOOKS} order by start_offset") == [(10, 10, 0, 0, None, None), (5, 5, 0, 5, 10, 15)]
+    assert stream.rows(f"select min(id), max(id), count(*) from {stream.name} where id >= 10") == [(15, 19, 5)]
 
 
 def test_a_topic_that_ends_below_what_was_planned_is_an_error(landing: Declare) -> None:
@@ -172,14 +192,14 @@ def expires_before(patch: pytest.MonkeyPatch, step: str, stream: Landing, before
     first_do(patch, step, lambda: delete_records(stream.connection, stream.name, before))
 
 
-def first_do(patch: pytest.MonkeyPatch, step: str, work: Callable[[], object]) -> None:
-    goes_on = getattr(land, step)
+def first_do(patch: pytest.MonkeyPatch, step: str, work: Callable[[], object], *, of: Any = land) -> None:
+    goes_on = getattr(of, step)
 
     def after_it(*given: Any, **more: Any) -> Any:
         work()
         return goes_on(*given, **more)
 
-    patch.setattr(land, step, after_it)
+    patch.setattr(of, step, after_it)
 
 
 def created_again(stream: Landing) -> None:
