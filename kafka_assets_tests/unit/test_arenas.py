@@ -9,6 +9,17 @@ from pathlib import Path
 
 import pytest
 
+POOL = """
+import sys
+from kafka_assets.arenas import share_arenas
+
+if sys.argv[1:]:
+    import pyarrow
+share_arenas()
+import pyarrow
+print(pyarrow.default_memory_pool().backend_name)
+"""
+
 HEAPS = """
 import ctypes, sys, threading
 from kafka_assets.arenas import share_arenas
@@ -50,3 +61,14 @@ def heaps(folder: Path, **more: str) -> int:
 def test_the_threads_of_a_run_share_two_heaps_unless_the_user_says_another_number(tmp_path: Path) -> None:
     assert heaps(tmp_path) == 2
     assert heaps(tmp_path, MALLOC_ARENA_MAX="5") == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [[], ["loaded"]], ids=["before Arrow is loaded", "after it was"])
+def test_arrow_takes_its_memory_from_them_unless_the_user_names_another_pool(given: list[str]) -> None:
+    def pool(**more: str) -> str:
+        others = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+        return subprocess.check_output([sys.executable, "-c", POOL, *given], env=others | more, text=True).strip()
+
+    assert pool() == "system"
+    assert pool(ARROW_DEFAULT_MEMORY_POOL="mimalloc") == "mimalloc"
