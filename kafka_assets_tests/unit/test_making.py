@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ from kafka_assets.errors import (
     StreamError,
     TableIncompatible,
 )
+from kafka_assets.lab.bench.spark_road import publishing_spans
 from kafka_assets.ledger.claims import release
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.publications import find
@@ -393,6 +395,9 @@ def test_the_seconds_of_a_transaction_are_its_own(engine: Engine) -> None:
     took = {one.publication.key.start: sum(one.seconds.values()) for one in landed}
     assert took[0] == took[99] > 0.5
     assert took[200] < took[99]
+    spans = publishing_spans(engine, asset=ASSET)
+    assert len(spans) == 3
+    assert sorted(spans) == spans and all(one[1] <= two[0] for one, two in pairwise(spans))
 
 
 class Undecoded(Landing):

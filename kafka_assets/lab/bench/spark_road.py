@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 
 from kafka_assets.audit.scratch import scratch_environment
 from kafka_assets.errors import ServiceError
@@ -94,17 +94,18 @@ class SparkRoad:
 
 
 def publishing_spans(engine: Engine, *, asset: str) -> list[tuple[float, float]]:
-    """Each publisher's beginning and its COMMIT, in seconds since 1970; Spark's reading and decoding lie between.
+    """Each transaction's beginning and its COMMIT, in seconds since 1970; Spark's reading and decoding lie between.
 
-    A run of no more offsets than one transaction takes has one, whose slices all tell its time.
+    Each slice tells its transaction's time, and no two transactions of an asset lie over each other.
     """
     p = t.publication.c
-    runs = (
-        select(func.max(p.duration_ms).label("ms"), func.max(p.committed_at).label("at"))
-        .where(p.asset == asset)
-        .group_by(p.run_id)
-        .order_by("at")
-    )
+    slices = select(p.committed_at, p.duration_ms).where(p.asset == asset).order_by(p.committed_at)
     with read(engine) as connection:
-        found = [(row.at.timestamp(), row.ms / 1000) for row in connection.execute(runs)]
-    return [(committed - took, committed) for committed, took in found]
+        found = [(row.committed_at.timestamp(), row.duration_ms / 1000) for row in connection.execute(slices)]
+    spans: list[tuple[float, float]] = []
+    for committed, took in found:
+        began = committed - took
+        if spans and began < spans[-1][1]:
+            began = min(began, spans.pop()[0])
+        spans.append((began, committed))
+    return spans
