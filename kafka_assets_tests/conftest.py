@@ -21,6 +21,7 @@ from kafka_assets import devstack
 from kafka_assets.devstack import debian, locks
 from kafka_assets.devstack import kafka as kafka_service
 from kafka_assets.devstack import spark as spark_service
+from kafka_assets_tests.java_options import QUICK_SPARK
 from kafka_assets_tests.keeper import RUN, Keeper
 from kafka_assets_tests.run_log import RunLog
 
@@ -35,8 +36,6 @@ LOG = pytest.StashKey[RunLog]()
 SERVICES = pytest.StashKey[Path]()
 KEEPS_ALL = "log.retention.ms=-1\n"
 """Else what a test dates back by years expires in the moment in which the broker looks, once in five minutes."""
-QUICKLY_COMPILED = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
-"""A test run is over before what the better compiler makes has paid for its making: four tenths of Spark's time."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -167,7 +166,7 @@ def broker(services_folder: Path) -> str:
 def spark_remote(services_folder: Path) -> str:
     """The address of a warm Spark Connect server, with its token."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_service, "DEFAULTS", spark_service.DEFAULTS + QUICKLY_COMPILED)
+        patch.setattr(spark_service, "DEFAULTS", spark_service.DEFAULTS + QUICK_SPARK)
         remote = devstack.up(services_folder, ["spark"]).spark_remote
     assert remote
     return remote
