@@ -20,6 +20,7 @@ import pytest
 from kafka_assets import devstack
 from kafka_assets.devstack import debian, locks
 from kafka_assets.devstack import kafka as kafka_service
+from kafka_assets.devstack import postgresql as postgresql_service
 from kafka_assets.devstack import spark as spark_service
 from kafka_assets_tests.java_options import QUICK_SPARK
 from kafka_assets_tests.keeper import RUN, Keeper
@@ -36,6 +37,8 @@ LOG = pytest.StashKey[RunLog]()
 SERVICES = pytest.StashKey[Path]()
 KEEPS_ALL = "log.retention.ms=-1\n"
 """Else what a test dates back by years expires in the moment in which the broker looks, once in five minutes."""
+QUICKLY_GREETED = ("--set", "scram_iterations=1")
+"""A password that nobody is to guess is hashed 4,096 times for each connection, of which there are many thousand."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -185,7 +188,9 @@ def spark(spark_remote: str) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def postgresql_url(services_folder: Path) -> str:
     """A real PostgreSQL, as a SQLAlchemy URL."""
-    return devstack.up(services_folder, ["postgresql"]).urls["postgresql"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postgresql_service, "INITDB", [*postgresql_service.INITDB, *QUICKLY_GREETED])
+        return devstack.up(services_folder, ["postgresql"]).urls["postgresql"]
 
 
 @pytest.fixture(scope="session")
