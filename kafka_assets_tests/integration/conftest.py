@@ -19,6 +19,7 @@ from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import ensure_schema
 from kafka_assets_tests.integration.databases import DATABASES, LOCK_SECONDS, emptied, ledger
 from kafka_assets_tests.integration.project import Landing
+from kafka_assets_tests.ledgers import looked_at
 from kafka_assets_tests.spark_cluster import SparkCluster, spark_cluster
 
 _names = (f"stream_{os.getpid()}_{number}" for number in itertools.count(1))
@@ -48,12 +49,12 @@ def ledger_on() -> Iterator[Callable[..., Engine]]:
 
         def on(server: str, *, plain: bool = False) -> Engine:
             if server not in made:
-                made[server] = stack.enter_context(ledger(server))
+                made[server] = stack.enter_context(looked_at(stack.enter_context(ledger(server))))
             if not plain:
                 return made[server]
             if server not in plainly:
                 url = made[server].url.update_query_dict({"ssl_disabled": "true"})
-                plainly[server] = make_engine(url, lock_seconds=LOCK_SECONDS)
+                plainly[server] = stack.enter_context(looked_at(make_engine(url, lock_seconds=LOCK_SECONDS)))
             return plainly[server]
 
         yield on
