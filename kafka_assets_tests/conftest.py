@@ -20,7 +20,9 @@ import pytest
 from kafka_assets import devstack
 from kafka_assets.devstack import debian, locks
 from kafka_assets.devstack import kafka as kafka_service
+from kafka_assets.devstack import postgresql as postgresql_service
 from kafka_assets.devstack import spark as spark_service
+from kafka_assets_tests.java_options import QUICK_SPARK
 from kafka_assets_tests.keeper import RUN, Keeper
 from kafka_assets_tests.run_log import RunLog
 
@@ -35,8 +37,8 @@ LOG = pytest.StashKey[RunLog]()
 SERVICES = pytest.StashKey[Path]()
 KEEPS_ALL = "log.retention.ms=-1\n"
 """Else what a test dates back by years expires in the moment in which the broker looks, once in five minutes."""
-QUICKLY_COMPILED = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
-"""A test run is over before what the better compiler makes has paid for its making: four tenths of Spark's time."""
+QUICKLY_GREETED = ("--set", "scram_iterations=1")
+"""A password that nobody is to guess is hashed 4,096 times for each connection, of which there are many thousand."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -167,7 +169,7 @@ def broker(services_folder: Path) -> str:
 def spark_remote(services_folder: Path) -> str:
     """The address of a warm Spark Connect server, with its token."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_service, "DEFAULTS", spark_service.DEFAULTS + QUICKLY_COMPILED)
+        patch.setattr(spark_service, "DEFAULTS", spark_service.DEFAULTS + QUICK_SPARK)
         remote = devstack.up(services_folder, ["spark"]).spark_remote
     assert remote
     return remote
@@ -186,7 +188,9 @@ def spark(spark_remote: str) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def postgresql_url(services_folder: Path) -> str:
     """A real PostgreSQL, as a SQLAlchemy URL."""
-    return devstack.up(services_folder, ["postgresql"]).urls["postgresql"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postgresql_service, "INITDB", [*postgresql_service.INITDB, *QUICKLY_GREETED])
+        return devstack.up(services_folder, ["postgresql"]).urls["postgresql"]
 
 
 @pytest.fixture(scope="session")

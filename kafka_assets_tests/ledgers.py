@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from kafka_assets.ledger import planning
 from kafka_assets.ledger.claims import Claim, claim
@@ -157,8 +160,59 @@ def rows_of(engine: Engine) -> list[tuple[int, int, str]]:
 
 
 def rows(engine: Engine, statement: str) -> list[tuple[Any, ...]]:
+    if engine in _looks:
+        return _looks[engine].rows(statement)
     with read(engine) as connection:
         return [tuple(row) for row in connection.execute(text(statement))]
+
+
+class _Look:
+    """A connection on which a test looks at a ledger, one statement at a time; it holds nothing between them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with self._one_at_a_time:
+            for again in (True, False):
+                try:
+                    return [tuple(row) for row in self._opened().execute(text(statement))]
+                except DBAPIError as error:
+                    self.close()
+                    if not (again and error.connection_invalidated):  # the server ends what is idle for long
+                        raise
+        raise AssertionError("one of the two returns or raises")
+
+    def _opened(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            if self._engine.dialect.name == "postgresql":
+                # What it had planned would be of another test's table of that name.
+                raw: Any = self._connection.connection.dbapi_connection
+                raw.prepare_threshold = None
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.invalidate()  # a plain close would ask a server that may have ended it
+            self._connection.close()
+            self._connection = None
+
+
+_looks: dict[Engine, _Look] = {}
+
+
+@contextmanager
+def looked_at(engine: Engine) -> Generator[Engine]:
+    """In this block `rows` and all that asks by it keep a connection: a new one for each look costs more than looks."""
+    look = _looks[engine] = _Look(engine)
+    try:
+        yield engine
+    finally:
+        del _looks[engine]
+        look.close()
 
 
 def scalar(engine: Engine, statement: str) -> object:

@@ -21,10 +21,9 @@ from kafka_assets.devstack.ports import answers, choose
 from kafka_assets.devstack.progress import Silent
 from kafka_assets.devstack.spark import SparkConnect, spark_home
 from kafka_assets_tests.integration.living import waited
+from kafka_assets_tests.java_options import QUICKLY_COMPILED
 from kafka_assets_tests.spark_tasks import LOGGED, Told, told
 
-QUICKLY_COMPILED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A test is over before what the better compiler makes has paid for its making."""
 CLUSTER = """
 spark.master spark://127.0.0.1:{master}
 spark.executor.memory 1g

@@ -22,6 +22,8 @@ from kafka_assets.errors import ServiceError
 
 NAME = "kafka_assets"
 """The superuser and the database."""
+# The built-in locale is the same on every machine, whichever locales that has.
+INITDB = ["--no-sync", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "--encoding=UTF8"]
 
 
 class PostgreSQL(Service):
@@ -87,10 +89,8 @@ class PostgreSQL(Service):
             password.touch(mode=0o600)
             password.write_text(self.password, encoding="utf-8")
             privileges.hand_over(password)
-            # The built-in locale is the same on every machine, whichever locales that has.
-            locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "--encoding=UTF8"]
             access = [f"--username={NAME}", f"--pwfile={password}", "--auth=scram-sha-256"]
-            self._run([programs / "initdb", "-D", aside / "data", "--no-sync", *locale, *access], given="")
+            self._run([programs / "initdb", "-D", aside / "data", *INITDB, *access], given="")
             self._run([programs / "postgres", "--single", "-D", aside / "data", "postgres"], f"CREATE DATABASE {NAME};")
             (aside / "data").rename(data)
         finally:

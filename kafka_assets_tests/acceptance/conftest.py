@@ -12,6 +12,7 @@ from kafka_assets.ledger.engine import make_engine
 from kafka_assets_tests.acceptance.deployment import Deployment
 from kafka_assets_tests.acceptance.project import Project
 from kafka_assets_tests.commands import Commands
+from kafka_assets_tests.java_options import QUICKLY_COMPILED
 
 
 def _settings(patch: pytest.MonkeyPatch, folder: Path, *, broker: str, spark_remote: str) -> str:
@@ -44,6 +45,19 @@ def deployment(services_folder: Path, broker: str, spark_remote: str) -> Iterato
         made.begin(patch)
     yield made
     engine.dispose()
+
+
+@pytest.fixture
+def classic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands start a session of their own, `local[2]`, in a Java that is compiled as quickly as the shared server."""
+    # The environment's master beats a file's endpoint.
+    monkeypatch.delenv("KAFKA_ASSETS_SPARK_REMOTE", raising=False)
+    monkeypatch.setenv("KAFKA_ASSETS_SPARK_MASTER", "local[2]")
+    # Where this process has had a session of Spark Connect, pyspark's children would believe that they have one.
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
+    # Of the workers' Python: that of the session, and not the first on the PATH.
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICKLY_COMPILED)
 
 
 @pytest.fixture

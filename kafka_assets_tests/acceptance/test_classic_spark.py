@@ -24,23 +24,12 @@ def whose(note):
 """
 
 
-@pytest.fixture
-def local(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The environment's master beats the file's endpoint, where nobody listens.
-    monkeypatch.delenv("KAFKA_ASSETS_SPARK_REMOTE", raising=False)
-    monkeypatch.setenv("KAFKA_ASSETS_SPARK_MASTER", "local[2]")
-    # Where this process has had a session of Spark Connect, pyspark's children would believe that they have one.
-    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
-    # Of the workers' Python: that of the session, and not the first on the PATH.
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-
-
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     program = str(Path(sys.executable).with_name("kafka-assets"))
     return subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.usefixtures("project", "local")
+@pytest.mark.usefixtures("project", "classic")
 def test_run_lands_by_a_classic_session(project: Project) -> None:
     (project.folder / "kafka_assets.toml").write_text('spark_remote = "sc://localhost:1"\n')
     project.topic("classic")
@@ -54,7 +43,7 @@ def test_run_lands_by_a_classic_session(project: Project) -> None:
     assert project.sql("select min(note) || max(note) from classic") == sys.executable * 2
 
 
-@pytest.mark.usefixtures("local")
+@pytest.mark.usefixtures("classic")
 def test_the_doctor_starts_the_session_that_a_run_would_start(tmp_path: Path) -> None:
     (tmp_path / "kafka_assets.toml").touch()
     looked = command(tmp_path, "doctor", "--deep", "--json")
@@ -84,7 +73,7 @@ sys.meta_path.insert(0, NoneOf())
 
 
 @pytest.mark.campaign
-@pytest.mark.usefixtures("project", "local")
+@pytest.mark.usefixtures("project", "classic")
 @pytest.mark.parametrize(
     ("site", "what"),
     [

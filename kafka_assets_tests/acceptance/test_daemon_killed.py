@@ -24,7 +24,7 @@ from kafka_assets_tests.acceptance.daemons import Daemon
 from kafka_assets_tests.acceptance.project import Project, lease_ends
 
 RECORDS = int(os.environ.get("KAFKA_ASSETS_TESTS_CAMPAIGN_RECORDS", "12000"))
-KILLS = int(os.environ.get("KAFKA_ASSETS_TESTS_CAMPAIGN_KILLS", "2"))
+KILLS = int(os.environ.get("KAFKA_ASSETS_TESTS_CAMPAIGN_KILLS", "1"))
 SECONDS = 300 + 30 * KILLS
 """Until a test gives up: on a machine that does much else a daemon alone takes half a minute to come up."""
 

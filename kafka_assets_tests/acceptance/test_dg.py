@@ -59,6 +59,7 @@ def test_the_workspace_file_names_the_code_location() -> None:
     assert "Validation successful for code location kafka_assets." in done.stdout + done.stderr
 
 
+@pytest.mark.campaign  # the same is tested each time of the wheel, in a project of somebody else's
 def test_its_component_is_listed() -> None:
     assert "kafka_assets.KafkaTopic" in dg("list", "components")
 

@@ -18,14 +18,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "assets.md"
 COUNTRIES = 'PREFIXES = {"+44": "GB", "+49": "DE"}\n'
 
 
-@pytest.fixture(params=["connect", "classic"])
+@pytest.fixture(params=["connect", pytest.param("classic", marks=pytest.mark.campaign)])
 def session(request: pytest.FixtureRequest, project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The kind of session that the project's runs have."""
+    """The kind of session that the project's runs have; test_classic_spark.py has the other one in each run of all."""
+    if request.param == "classic":
+        request.getfixturevalue("classic")
     monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    if request.param == "classic":
-        monkeypatch.delenv("KAFKA_ASSETS_SPARK_REMOTE")
-        monkeypatch.setenv("KAFKA_ASSETS_SPARK_MASTER", "local[2]")
     return request.param
 
 

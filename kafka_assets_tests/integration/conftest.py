@@ -17,8 +17,9 @@ from sqlalchemy import Engine
 from kafka_assets.devstack import locks
 from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.schema import ensure_schema
-from kafka_assets_tests.integration.databases import DATABASES, emptied, ledger
+from kafka_assets_tests.integration.databases import DATABASES, LOCK_SECONDS, emptied, ledger
 from kafka_assets_tests.integration.project import Landing
+from kafka_assets_tests.ledgers import looked_at
 from kafka_assets_tests.spark_cluster import SparkCluster, spark_cluster
 
 _names = (f"stream_{os.getpid()}_{number}" for number in itertools.count(1))
@@ -36,23 +37,34 @@ def one_tls_context() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def ledger_on() -> Iterator[Callable[[str], Engine]]:
-    """The ledger of this worker on a server: made once, and kept for all that ask for one there."""
+def ledger_on() -> Iterator[Callable[..., Engine]]:
+    """The ledger of this worker on a server: made once, and kept for all that ask for one there.
+
+    MySQL's clients speak TLS where they may, and to shake hands takes longer than most statements: `plain` connections
+    do without, as MariaDB's do here.
+    """
     made: dict[str, Engine] = {}
+    plainly: dict[str, Engine] = {}
     with ExitStack() as stack:
 
-        def on(server: str) -> Engine:
+        def on(server: str, *, plain: bool = False) -> Engine:
             if server not in made:
-                made[server] = stack.enter_context(ledger(server))
-            return made[server]
+                made[server] = stack.enter_context(looked_at(stack.enter_context(ledger(server))))
+            if not plain:
+                return made[server]
+            if server not in plainly:
+                url = made[server].url.update_query_dict({"ssl_disabled": "true"})
+                plainly[server] = stack.enter_context(looked_at(make_engine(url, lock_seconds=LOCK_SECONDS)))
+            return plainly[server]
 
         yield on
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def server(request: pytest.FixtureRequest, ledger_on: Callable[[str], Engine]) -> Engine:
-    """A ledger on each real server."""
-    return ledger_on(request.getfixturevalue(f"{request.param}_url"))
+def server(request: pytest.FixtureRequest, ledger_on: Callable[..., Engine]) -> Engine:
+    """A ledger on each real server; of MySQL with TLS in modules that say ENCRYPTED, since connections break there."""
+    plain = request.param == "mysql" and not getattr(request.module, "ENCRYPTED", False)
+    return ledger_on(request.getfixturevalue(f"{request.param}_url"), plain=plain)
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, inspect, make_url, text
 
 from kafka_assets.ledger.engine import make_engine, parse_url
 from kafka_assets.ledger.schema import ensure_schema
@@ -51,7 +52,7 @@ def ledger(server: str) -> Generator[Engine]:
 
 def emptied(engine: Engine) -> Engine:
     """The ledger as it was when it was new, and none of the tables that tests made."""
-    admin = create_engine(engine.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    admin = _admin(engine.url)
     postgresql = engine.dialect.name == "postgresql"
     kept = {table.name for table in TABLES} | {"kafka_ledger_version"}
     quote = engine.dialect.identifier_preparer.quote_identifier
@@ -67,6 +68,12 @@ def emptied(engine: Engine) -> Engine:
         for statement in ["; ".join(deletions)] if postgresql else deletions:
             connection.exec_driver_sql(statement)
     return engine
+
+
+@cache
+def _admin(url: URL) -> Engine:
+    """Who empties a ledger; with its first connection an engine asks the server a good deal."""
+    return create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
 
 
 @contextmanager

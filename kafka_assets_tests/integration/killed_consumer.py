@@ -1,17 +1,16 @@
 """A consumer as a process of its own, killed without a chance to do anything, after so many records were handled.
 
-`python -m kafka_assets_tests.integration.killed_consumer BROKER TOPIC OUT MODE HANDLED [URL]`: what is handled goes
-into the file OUT, a line for each record, or, in the ledger's mode, into the table `handled`; in a transaction, into
-the topic OUT. It kills itself with SIGKILL between handling record number HANDLED and asking for the next one; with
-HANDLED 0 it goes on until nothing comes. MODE `transaction-committed` is killed right after the commit.
+What is handled goes into the file `out`, a line for each record, or, in the ledger's mode, into the table `handled`;
+in a transaction, into the topic `out`. It kills itself with SIGKILL between handling record number `handled` and asking
+for the next one; with 0 it goes on until nothing comes. In mode `transaction-committed` it is killed right after the
+commit.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,17 @@ from kafka_assets import Consumer, InLedger, InTransaction
 from kafka_assets.broker import Connection, Producer
 from kafka_assets.broker.read import StoredRecord
 from kafka_assets.ledger.engine import make_engine
+from kafka_assets_tests.forked import Forked
 
 INSERT = text("INSERT INTO handled (kafka_partition, kafka_offset, number) VALUES (:partition, :offset, :number)")
 
 
 def killed(*arguments: object) -> None:
-    """Run it until it kills itself, or, with HANDLED 0, to its end."""
-    command = [sys.executable, "-m", __name__, *map(str, arguments)]
-    done = subprocess.run(command, check=False, timeout=180, capture_output=True, text=True)
-    wanted = 0 if arguments[4] == 0 else -signal.SIGKILL
-    assert done.returncode == wanted, done.stderr
+    """Run it until it kills itself, or, with no number of records to handle, to its end."""
+    with tempfile.NamedTemporaryFile() as log:
+        done = Forked(__name__, *map(str, arguments), log=Path(log.name))
+        wanted = 0 if arguments[4] == 0 else -signal.SIGKILL
+        assert done.wait(180) == wanted, log.read().decode()
 
 
 def main(broker: str, topic: str, out: str, mode: str, handled: str, url: str = "") -> None:
@@ -70,7 +70,3 @@ def main(broker: str, topic: str, out: str, mode: str, handled: str, url: str = 
                 if mode == "transaction-committed":
                     consumer.done()
                 os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -6,7 +6,6 @@ import hashlib
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -23,6 +22,7 @@ from kafka_assets.broker.produce import Record, produce
 from kafka_assets.broker.read import read_range
 from kafka_assets.ledger.engine import read
 from kafka_assets.settings import Settings
+from kafka_assets_tests.forked import Forked
 from kafka_assets_tests.integration import live_member
 from kafka_assets_tests.integration.groups import TIMES
 from kafka_assets_tests.integration.living import Living
@@ -45,8 +45,8 @@ class Chaos:
 
     def __post_init__(self) -> None:
         self.dead: set[int] = set()
-        self.members: list[subprocess.Popen[bytes]] = []
-        self.log = (self.folder / "members.log").open("ab")
+        self.members: list[Forked] = []
+        self.log = self.folder / "members.log"
         self._random = random.Random(7)
 
     def join(self) -> None:
@@ -73,7 +73,7 @@ class Chaos:
         self.drained += 1
 
     def said(self) -> str:
-        return (self.folder / "members.log").read_text(encoding="utf-8", errors="replace")[-5_000:]
+        return self.log.read_text(encoding="utf-8", errors="replace")[-5_000:]
 
     @contextmanager
     def going(self, count: int) -> Iterator[None]:
@@ -87,7 +87,6 @@ class Chaos:
             for one in self.members:
                 one.kill()
                 one.wait()
-            self.log.close()
 
 
 @dataclass

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from kafka_assets.broker.membership import Membership
 from kafka_assets.forms import ArrowForm
@@ -16,27 +14,22 @@ from kafka_assets.live.consumer import LiveConsumer
 from kafka_assets.live.limits import Limits
 from kafka_assets.settings import Settings
 from kafka_assets.streams import Stream
+from kafka_assets_tests.forked import Forked
 
 
-def begin(settings: Settings, stream: Stream, log: IO[bytes], **said: Any) -> subprocess.Popen[bytes]:
-    """Begin one; SIGTERM drains it."""
+def begin(settings: Settings, stream: Stream, log: Path, **said: Any) -> Forked:
+    """Begin one; SIGTERM drains it: one that comes before the process can drain waits until it can."""
     given = {
         "settings": settings.model_dump(mode="json"),
         "stream": stream.model_dump(mode="json", by_alias=True),
         **said,
     }
-    command = [sys.executable, "-m", "kafka_assets_tests.integration.live_member", json.dumps(given)]
-    # Inherited: a SIGTERM that comes before the process can drain waits until it can.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        return subprocess.Popen(command, stdout=log, stderr=log, cwd=Path(__file__).parents[2])
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return Forked(__name__, json.dumps(given), log=log, held={signal.SIGTERM})
 
 
-def main() -> None:
+def main(said: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(message)s")
-    given = json.loads(sys.argv[1])
+    given = json.loads(said)
     stream = Stream.model_validate(given["stream"])
     consumer = LiveConsumer(
         ArrowForm(stream, "v1"),
@@ -47,7 +40,3 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     print(json.dumps(consumer.run().as_dict()), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,9 @@
 """A live owner as a process of its own, that stops where it is told to; see `publisher`.
 
-`python -m kafka_assets_tests.integration.owner URL WHERE KEY` takes the key's partition and commits its offsets.
+It takes the partition of a key and commits its offsets.
 """
 
 from __future__ import annotations
-
-import sys
 
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.ledger.engine import make_engine
@@ -34,7 +32,3 @@ def main(url: str, where: str, wanted: str) -> None:
     except KafkaAssetsError as error:
         said = type(error).__name__
     print(said, flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,14 +1,12 @@
 """A publisher as a process of its own, that stops where it is told to; its parent freezes or kills it there.
 
-`python -m kafka_assets_tests.integration.publisher URL WHERE KEY …` prints `at WHERE` when it is there and goes on
-after a line on stdin. At its end it prints what became of it.
+It prints `at WHERE` when it is there and goes on after a line on stdin. At its end it prints what became of it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -22,6 +20,7 @@ from kafka_assets.ledger.engine import make_engine
 from kafka_assets.ledger.mysql_connection import MySQLConnection
 from kafka_assets.sinks import publish
 from kafka_assets.slices import SliceKey
+from kafka_assets_tests.forked import Forked
 from kafka_assets_tests.freezing import freeze
 from kafka_assets_tests.ledgers import Attempt, chunk_of
 
@@ -31,13 +30,7 @@ class Frozen:
 
     def __init__(self, engine: Engine, where: str, keys: Sequence[SliceKey], *, module: str = __name__) -> None:
         url = engine.url.render_as_string(hide_password=False)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, url, where, *map(str, keys)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
+        self.process = Forked(module, url, where, *map(str, keys))
         assert self.process.stdout.readline() == f"at {where}\n"
         freeze(self.process.pid)
 
@@ -49,12 +42,15 @@ class Frozen:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
     def woken(self) -> str:
         """Let it go on, and what it says at its end."""
         os.kill(self.process.pid, signal.SIGCONT)
-        said, _ = self.process.communicate("\n", timeout=60)
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.read()
+        self.process.wait(60)
         return said.strip()
 
 
@@ -111,7 +107,3 @@ def in_packets(load: Callable[..., Any], stop: Callable[[], None]) -> Callable[.
         return load(connection, *given)
 
     return then
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -13,6 +13,8 @@ from kafka_assets.ledger.engine import read, write
 from kafka_assets_tests.integration.consuming import expected, new_topic, stored
 from kafka_assets_tests.integration.killed_consumer import killed
 
+ENCRYPTED = True
+"""As users of MySQL speak to it: what a broken connection says is another error there."""
 RECORDS = 10
 
 

@@ -34,6 +34,9 @@ from kafka_assets_tests.integration.consuming import read as take
 from kafka_assets_tests.integration.databases import kill_backend
 from kafka_assets_tests.integration.handled import handle, in_order, own_table, rows
 
+ENCRYPTED = True
+"""As users of MySQL speak to it: what a broken connection says is another error there."""
+
 
 @pytest.fixture
 def connection(broker: str) -> Connection:

@@ -31,6 +31,8 @@ from kafka_assets_tests.ledgers import ASSET, Attempt, chunk_of, committed_throu
 from kafka_assets_tests.lives import Live, end_leases, landed, meet, owners, whole, windows
 from kafka_assets_tests.upserts import Gone, Put
 
+ENCRYPTED = True
+"""As users of MySQL speak to it: what a broken connection says is another error there."""
 LOG = logging.getLogger(__name__)
 FROZEN = SliceKey("orders", 1, 0, 0, 500)
 

@@ -14,6 +14,8 @@ from kafka_assets_tests.integration.faults import notes, without_retries
 from kafka_assets_tests.integration.publisher import Frozen
 from kafka_assets_tests.ledgers import Attempt, chunk_of, committed_through, plan, rows_of, scalar, target
 
+ENCRYPTED = True
+"""As users of MySQL speak to it: what a broken connection says is another error there."""
 LOG = logging.getLogger(__name__)
 
 

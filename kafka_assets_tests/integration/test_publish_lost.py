@@ -23,6 +23,9 @@ from kafka_assets_tests.integration.databases import DATABASES, held, ledger
 from kafka_assets_tests.integration.faults import counted_tries, lose_in_commit, notes
 from kafka_assets_tests.ledgers import Attempt, chunk_of, plan, rows_of, scalar
 
+ENCRYPTED = True
+"""As users of MySQL speak to it: what a broken connection says is another error there."""
+
 
 def test_a_number_that_is_used_again_is_not_ended(engine: Engine) -> None:
     with engine.connect() as connection:

@@ -25,6 +25,7 @@ from kafka_assets.devstack.spark import SparkConnect
 from kafka_assets_tests.integration import project
 from kafka_assets_tests.integration.living import waited
 from kafka_assets_tests.integration.project import Landing, failure_of
+from kafka_assets_tests.java_options import QUICK_SPARK
 
 PASSWORD = "S3cret" + secrets.token_hex(8)
 NO_SECRET = "shown" + secrets.token_hex(8)
@@ -85,7 +86,7 @@ def shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shows]:
     ports = choose(("client", "ui"), remembered={}, taken=set())
     folder = tmp_path / "events"
     folder.mkdir()
-    more = SHOWING.format(ui=ports["ui"], folder=folder)
+    more = SHOWING.format(ui=ports["ui"], folder=folder) + QUICK_SPARK
     monkeypatch.setattr(spark_service, "DEFAULTS", spark_service.DEFAULTS + more)
     service = SparkConnect(tmp_path / "spark", token=secrets.token_urlsafe(16))
     launch = service.prepare({"client": ports["client"]}, Silent())
