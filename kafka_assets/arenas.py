@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
+
+import pyarrow as pa
 
 MOST = 2
 _M_ARENA_MAX = -8
 """The number by which glibc knows this setting; other C libraries know none of its kind."""
-_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 def share_arenas() -> None:
@@ -20,9 +20,7 @@ def share_arenas() -> None:
     time. Arrow keeps what was freed in heaps of its own, another 20 MB, where nobody has set its memory pool. To be
     called before a process has many threads; a heap that is there stays.
     """
-    if _POOL not in os.environ:
-        os.environ[_POOL] = "system"  # what Arrow reads when it is first asked for memory
-        if (arrow := sys.modules.get("pyarrow")) is not None:
-            arrow.set_memory_pool(arrow.system_memory_pool())
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())
     if "MALLOC_ARENA_MAX" not in os.environ and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
         set_option(_M_ARENA_MAX, MOST)

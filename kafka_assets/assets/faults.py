@@ -7,7 +7,15 @@ from enum import Enum
 from pyspark.errors import AnalysisException
 
 from kafka_assets.assets.ending import ended
-from kafka_assets.errors import BrokerRefused, LeaseHeld, RecordsChanged, Retryable, Unready, UpstreamChanged
+from kafka_assets.errors import (
+    BrokerRefused,
+    LeaseHeld,
+    RecordsChanged,
+    Retryable,
+    TopicChanged,
+    Unready,
+    UpstreamChanged,
+)
 
 
 class Fault(Enum):
@@ -23,7 +31,7 @@ class Fault(Enum):
     """The slice, as far as anybody can tell: it is given up when it has failed alone too often."""
 
 
-_OF_SOME = (LeaseHeld, RecordsChanged, UpstreamChanged)
+_OF_SOME = (LeaseHeld, RecordsChanged, TopicChanged, UpstreamChanged)
 """They pass by themselves, and what they say is of some of a run's slices: the others are not concerned."""
 
 

@@ -17,7 +17,7 @@ from kafka_assets.assets.faults import divides
 from kafka_assets.assets.land import Asking, Unlanded, keep_failure, land
 from kafka_assets.assets.landing import Landing, frame_of, landing_of
 from kafka_assets.assets.metadata import lag_after, metadata_of, preview, step_seconds
-from kafka_assets.assets.names import DIVIDES, FORCE_TAG
+from kafka_assets.assets.names import DIVIDES, FAILED, FORCE_TAG, UNTRIED
 from kafka_assets.assets.reruns import Asked, asked_of
 from kafka_assets.assets.resources import SparkResource
 from kafka_assets.errors import KafkaAssetsError, Retryable
@@ -37,7 +37,7 @@ PREVIEWED = 10
 
 
 class SliceIOManager(dg.ConfigurableIOManager):
-    """Publishes the slices of a run in one transaction, with the ledger, in the target database."""
+    """Publishes the slices of a run, with the ledger, in transactions of the target database."""
 
     database_url: str | None = Field(default=None, repr=False)
     """A SQLAlchemy URL; without it, the settings say where the database is."""
@@ -68,13 +68,19 @@ class SliceIOManager(dg.ConfigurableIOManager):
         try:
             self._land(context, self.engine, landing, obj)
         except Unlanded as error:
-            for keys, why in error.failed:
-                context.log.error(f"{readable(keys)}: {why}")
-            keys, first = error.failed[0]
-            failure = failure_of(first, self.engine, landing.stream, keys)
-            said = f"{error} · the first, {readable(keys)}: {failure.description}"
+            failures = [(keys, why, failure_of(why, self.engine, landing.stream, keys)) for keys, why in error.failed]
+            reasons = [f"{readable(keys)}: {failure.description}" for keys, _, failure in failures]
+            for reason in reasons:
+                context.log.error(reason)
+            _, first, failure = failures[0]
+            said = f"{error} · the first, {reasons[0]}"
             # By the last of them it ended, where it did not go on to the end.
-            told = {**failure.metadata, DIVIDES: dg.MetadataValue.bool(divides(error.failed[-1][1]))}
+            told = {
+                **failure.metadata,
+                DIVIDES: dg.MetadataValue.bool(divides(error.failed[-1][1])),
+                FAILED: dg.MetadataValue.json(reasons),
+                UNTRIED: dg.MetadataValue.int(error.left),
+            }
             raise dg.Failure(said, metadata=told, allow_retries=failure.allow_retries) from first
         except Exception as error:
             raise failure_of(error, self.engine, landing.stream, landing.keys) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import cast
@@ -47,10 +47,12 @@ class Unlanded(Exception):
 
     def __init__(self, failed: Sequence[tuple[Sequence[SliceKey], Exception]], *, landed: int, left: int) -> None:
         super().__init__(
-            f"{len(failed)} of the run's transactions failed, {landed} slices have landed all the same"
+            f"{len(failed)} of the run's transactions failed"
+            + (f", {landed} slices have landed all the same" if landed else "")
             + (f", and {left} were not tried" if left else "")
         )
         self.failed = failed
+        self.left = left
 
 
 @dataclass(frozen=True)
@@ -75,23 +77,22 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
     with shared_reads(engine):
         ensure_schema(engine)
         found = find(engine, asset=landing.stream.asset, keys=landing.keys)
-    wanted = [one for one in found.values() if not one.stays(replaces=asking.replaces, keeps=asking.keeps)]
-    done = [Published(one, one.committed_attempt or 0, None) for one in found.values() if one not in wanted]
+    wanted, done = _divided(found.values(), asking)
     if not wanted:
         return done
     _refuse_lost(wanted)
     _refuse_open(engine, wanted)
     parts = _transactions(wanted, max_offsets=max(MAX_OFFSETS, landing.stream.slices.max_records))
-    landings = [landing.of([one.key for one in some]) for some in parts]
+    landings = [landing.of(keys) for keys in parts]
     landings[0] = replace(landings[0], steps=landing.steps)
     failed: list[tuple[Sequence[SliceKey], Exception]] = []
     landed = tried = 0
-    with closing(Reading(cast(DataFrame, frame), landings)) as reading:
-        for part, some in zip(landings, parts, strict=True):
-            tried += len(some)
+    with closing(Reading(landing, cast(DataFrame, frame), landings)) as reading:
+        for part in landings:
+            tried += len(part.keys)
             try:
-                done += _land(engine, part, reading, some, asking)
-                landed += len(some)
+                done += _land(engine, part, reading, asking)
+                landed += len(part.keys)
             except Exception as error:
                 if len(parts) == 1:
                     raise
@@ -103,39 +104,53 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
     return done
 
 
-def _transactions(wanted: Sequence[Publication], *, max_offsets: int) -> list[list[Publication]]:
+def _divided(found: Iterable[Publication], asking: Asking) -> tuple[list[Publication], list[Published]]:
+    """What is to be landed, and what is committed and stays so."""
+    wanted: list[Publication] = []
+    done: list[Published] = []
+    for one in found:
+        if one.stays(replaces=asking.replaces, keeps=asking.keeps):
+            done.append(Published(one, one.committed_attempt or 0, None))
+        else:
+            wanted.append(one)
+    return wanted, done
+
+
+def _transactions(wanted: Sequence[Publication], *, max_offsets: int) -> list[list[SliceKey]]:
     """Slices in the order of their keys, so many for a transaction each."""
-    parts: list[list[Publication]] = []
+    parts: list[list[SliceKey]] = []
     offsets = 0
-    for one in sorted(wanted, key=lambda publication: publication.key):
-        if not parts or len(parts[-1]) == MAX_KEYS or offsets + one.key.offsets > max_offsets:
+    for key in sorted(publication.key for publication in wanted):
+        if not parts or len(parts[-1]) == MAX_KEYS or offsets + key.offsets > max_offsets:
             parts.append([])
             offsets = 0
-        parts[-1].append(one)
-        offsets += one.key.offsets
+        parts[-1].append(key)
+        offsets += key.offsets
     return parts
 
 
-def _land(
-    engine: Engine, landing: Landing, reading: Reading, wanted: Sequence[Publication], asking: Asking
-) -> list[Published]:
-    """One transaction: claim, publish, give back."""
+def _land(engine: Engine, landing: Landing, reading: Reading, asking: Asking) -> list[Published]:
+    """One transaction: claim, publish, give back; not of what another run has committed since this one began."""
     landing.steps.now("claim")
+    wanted, done = _divided(find(engine, asset=landing.stream.asset, keys=landing.keys).values(), asking)
+    if not wanted:
+        return done
+    keys = [one.key for one in wanted]
     with _given_back(engine, landing.stream, run_id=landing.run_id, code_version=landing.code_version) as claims:
         # Dagster tries a run again only when that one is over, and long before the lease that it held would end.
         claims.extend(
             claim(engine, wanted, run_id=landing.run_id, force=asking.force, over=asking.keeps, lease_ms=LEASE_MS)
         )
         asking.say(
-            f"claimed {readable(landing.keys)}: {len(claims)} slices,"
-            f" {sum(one.offsets for one in landing.keys):,} offsets, attempt {max(one.attempt for one in claims)}"
+            f"claimed {readable(keys)}: {len(claims)} slices,"
+            f" {sum(one.offsets for one in keys):,} offsets, attempt {max(one.attempt for one in claims)}"
         )
         with kept_alive(engine, claims, lease_ms=LEASE_MS) as alive:
             published = _publish(engine, landing, reading, claims, alive, asking)
     asking.say(_committed(published))
     with suppress(Retryable):  # what is committed stays so; the leases end by themselves
         release(engine, claims)
-    return published
+    return [*done, *published]
 
 
 def _committed(published: Sequence[Published]) -> str:
@@ -237,7 +252,7 @@ def _publish(
     steps.now("offsets")
     read_from = _readable_from(landing, held)
     steps.now("spark")
-    schema = reading.schema(landing)
+    schema = reading.schema
     with reading.of(landing, read_from) as chunks:
         steps.now("table")
         road = road_for(engine)

@@ -22,6 +22,10 @@ LANDS_TAG = "kafka_assets/lands"
 
 DIVIDES = "fewer_slices_may_land"
 """In the metadata of a failed run: whether it is tried again with fewer slices, or could only fail by the same."""
+FAILED = "failed_transactions"
+"""In that of a run of several transactions: why each of them failed that did."""
+UNTRIED = "untried_slices"
+"""How many of its slices it has not come to."""
 
 TOKEN_TAG = "kafka_assets/request"
 DIGEST_TAG = "kafka_assets/keys"

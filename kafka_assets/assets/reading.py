@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from itertools import islice
+from functools import cached_property, partial
+from itertools import islice, pairwise
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,6 +31,11 @@ class Begun:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="first chunk")
         self._first = self._pool.submit(lambda: list(islice(self._stream, 1)))
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the first one is known not to come."""
+        return self._first.done() and self._first.exception() is not None
+
     def __call__(self) -> Iterator[Chunk]:
         again, self._asked = self._asked, True
         if again:
@@ -41,34 +47,39 @@ class Begun:
         self._then()
 
     def close(self) -> None:
-        """End what is still being read; waits for the first chunk: a stream that is read cannot be ended."""
-        wait([self._first])
-        self._stream.close()
-        self._pool.shutdown()
+        """End what is still being read; waits for the first chunk: a stream that is read cannot be ended.
+
+        Where somebody does not wait for it, whoever reads it ends the stream then.
+        """
+        try:
+            wait([self._first])
+        finally:
+            self._pool.shutdown(wait=False)
+            if self._first.done():
+                self._stream.close()
+            else:
+                self._first.add_done_callback(lambda first: self._stream.close())
 
 
 class Reading:
     """The records of a run's transactions, in their order."""
 
-    def __init__(self, frame: DataFrame, parts: Sequence[Landing]) -> None:
-        self._frame = frame
-        self._schema: pa.Schema | None = None
-        self._parts = list(parts)
+    def __init__(self, run: Landing, frame: DataFrame, parts: Sequence[Landing]) -> None:
+        self._run, self._frame = run, frame
+        self._after = {one.keys: after for one, after in pairwise(parts)}
         self._ahead: tuple[From, Begun] | None = None
 
-    def schema(self, landing: Landing) -> pa.Schema:
+    @cached_property
+    def schema(self) -> pa.Schema:
         """The columns that reach the table. All slices' are the same, and Spark takes a while to say what they are."""
-        if self._schema is None:
-            self._schema = landing.schema(self._frame)
-        return self._schema
+        return self._run.schema(self._frame)
 
     @contextmanager
     def of(self, landing: Landing, read_from: From) -> Generator[Chunks]:
         """A transaction's chunks. When all of them were taken, those of the next one are begun."""
-        self._parts = [part for part in self._parts if part.keys != landing.keys]
         if not isinstance(landing.records, Observed):
             # Another asset's rows are read from the same database, by functions that run in this thread.
-            yield landing.chunks(read_from, self.schema(landing))
+            yield landing.chunks(read_from, self.schema)
             return
         begun = self._taken(read_from) or self._begun(landing, read_from)
         try:
@@ -83,20 +94,19 @@ class Reading:
             ahead[1].close()
 
     def _begun(self, landing: Landing, read_from: From) -> Begun:
-        return Begun(landing.chunks(read_from, self.schema(landing)), self._go_ahead)
+        return Begun(landing.chunks(read_from, self.schema), partial(self._go_ahead, self._after.get(landing.keys)))
 
     def _taken(self, read_from: From) -> Begun | None:
-        """What was begun, if it is what is to be read: of what has expired since, less is."""
-        if self._ahead is None or self._ahead[0] != read_from:
+        """What was begun, if it is what is to be read: of what has expired since, less is. What failed is read anew."""
+        if self._ahead is None or self._ahead[0] != read_from or self._ahead[1].has_failed:
             self.close()
             return None
         (_, begun), self._ahead = self._ahead, None
         return begun
 
-    def _go_ahead(self) -> None:
+    def _go_ahead(self, part: Landing | None) -> None:
         """Begin to read the next transaction's slices, from their starts: it says later whether that is right."""
-        if self._parts and self._ahead is None:
-            part = self._parts[0]
+        if part is not None and self._ahead is None:
             read_from = {key: key.start for key in part.keys}
             self._ahead = read_from, self._begun(part, read_from)
 

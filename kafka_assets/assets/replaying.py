@@ -56,7 +56,7 @@ def _land(runner: Runner, stream: Stream, keys: Sequence[SliceKey], done: Replay
     except SparkUnavailable as error:  # it is gone since the run before
         if not (done.landed or done.failed):
             raise
-        failure = Failed(str(error), divides=False)
+        failure = Failed([str(error)], divides=False)
     if failure is None:
         done.landed += keys
     elif not failure.divides:

@@ -68,9 +68,14 @@ def request_runs(
     add_keys(instance, stream, first)
     known = places(instance, stream, first, most=KEYS_PER_TICK)
     requests: list[dg.RunRequest] = []
+    asked = 0
     for batch in in_batches(wanted, known, max_offsets=max_offsets):
-        if len(requests) == free:
+        size = sum(one.key.offsets for one in batch)
+        # Runs that are carried out one after the other are asked for only as far as they come soon: another one may
+        # ask for what has waited for a minute.
+        if len(requests) == free or (here and asked and asked + size > max_offsets):
             break
+        asked += size
         token = new_token()
         if store_request(engine, batch, token=token):
             requests.append(_run_request(stream, batch, token=token))

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from kafka_assets.assets.definitions import landing_definitions
 from kafka_assets.assets.ending import at_last, end_if_told, told_to_end
 from kafka_assets.assets.faults import divides
 from kafka_assets.assets.folder import Declared, chosen, load_assets
-from kafka_assets.assets.names import DIVIDES, SPARK
+from kafka_assets.assets.names import DIVIDES, FAILED, SPARK, UNTRIED
 from kafka_assets.assets.resources import SparkResource, default_resources
 from kafka_assets.assets.tick import Caller, Tick, tick
 from kafka_assets.assets.warmth import keep_revisions
@@ -66,9 +66,16 @@ _log.addHandler(logging.NullHandler())  # what a tick warns of stands in what ca
 class Failed:
     """Why a run carried out here failed."""
 
-    said: str
+    reasons: Sequence[str]
+    """One for each of its transactions that failed, with its slices."""
     divides: bool
     """Whether fewer of its slices may land, as far as anybody can tell."""
+    untried: int = 0
+    """Slices that it has not come to."""
+
+    @property
+    def said(self) -> str:
+        return "; ".join(self.reasons)
 
 
 @dataclass
@@ -131,6 +138,8 @@ class Runner:
         """What Spark says that was asked from aside."""
         self._failed: set[str] = set()
         """What runs were asked for, by their slices, and have failed here since."""
+        self._run_id: str | None = None
+        """Of the run that was carried out here last."""
         self._told: set[str] = set()
         """Why, as it was said."""
         definitions = landing_definitions(self._assets, resources=resources)
@@ -254,20 +263,28 @@ class Runner:
                     continue
                 self._require_spark()
                 self._failed.add(_named(request))
-                done.failures = [said for said in done.failures if said != failure.said] + [failure.said]
-                repeated += failure.said in self._told
-                if failure.said not in self._told:
-                    self._told.add(failure.said)
-                    self._say(failure.said)
+                repeated += all(reason in self._told for reason in failure.reasons)
+                for reason in failure.reasons:
+                    done.failures = [said for said in done.failures if said != reason] + [reason]
+                    if reason not in self._told:
+                        self._told.add(reason)
+                        self._say(reason)
+                if failure.untried:
+                    self._withdraw([str(request.run_key)])
         except (KeyboardInterrupt, SparkUnavailable):
-            with suppress(Retryable):  # else their slices are asked for again a minute later
-                withdraw(self.engine, undone, assets=[stream.asset for stream in self.streams])
+            self._withdraw(undone)
             raise
         if repeated:
             self._say(
                 f"{repeated:,} runs failed as told above: what is not given up is tried again after a pause that grows"
             )
         return found
+
+    def _withdraw(self, tokens: Collection[str]) -> None:
+        """Have what no run has come to asked for again at once, and not a minute after it was asked for."""
+        with suppress(Retryable):
+            assets = [stream.asset for stream in self.streams]
+            withdraw(self.engine, tokens, assets=assets, run_id=self._run_id)
 
     def _tick(self) -> Tick:
         self._asked = None  # what it said a tick ago may be past
@@ -296,6 +313,7 @@ class Runner:
         if _named(request) not in self._failed:
             self._say(f"landing {_named(request)}")
         run_id = str(uuid.uuid4())
+        self._run_id = run_id
         with at_last(lambda: give_back(self.engine, run_id=run_id)):
             try:
                 result = self._job.execute_in_process(
@@ -320,9 +338,12 @@ class Runner:
         self._spark_met = False  # that may be why
         failed: list[Any] = [one for one in result.all_events if one.event_type_value == "STEP_FAILURE"]
         if not failed:  # it never came to its slices
-            return Failed(f"{first}: ?", divides=False)
+            return Failed([f"{first}: ?"], divides=False)
         why = failed[-1].event_specific_data
-        return Failed(f"{first}: {' '.join(_reason(why).split())}", divides=_divides(why))
+        told: Mapping[str, Any] = {} if why.user_failure_data is None else why.user_failure_data.metadata
+        reasons: list[str] = told[FAILED].value if FAILED in told else [f"{first}: {_reason(why)}"]
+        untried: int = told[UNTRIED].value if UNTRIED in told else 0
+        return Failed([" ".join(reason.split()) for reason in reasons], divides=_divides(why), untried=untried)
 
     def _require_spark(self) -> None:
         """Without one, all runs would fail, each in its turn: it is asked before the first, and after one failed."""

@@ -128,6 +128,7 @@ class Producer(Leaving):
         self._must_take()
         if self._guard is None:
             self._outbox.serve(0)
+            self._must_take()  # what was heard may be that it takes no more
         record, written = self._preparation.prepare(
             Outgoing(topic, value, key, as_pairs(headers), milliseconds(timestamp), partition)
         )

@@ -28,7 +28,8 @@ BLOCK_BYTES = 4 << 20
 own queue (`OURS`), whatever their size."""
 
 PATIENCE = 30.0
-"""Seconds without any progress. Both ends of what is read are checked before, so there never should be any."""
+"""Seconds without any progress. Both ends of what is read are checked before it, and of what is read ahead after it:
+there seldom should be any."""
 
 GONE = (1, 3, -140, -188, -190)
 """librdkafka's codes for offsets, topics and partitions that are not there."""

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Engine, func, literal, select, update
+from sqlalchemy import ColumnElement, Engine, func, literal, select, true, update
 
 from kafka_assets.ledger import tables as t
 from kafka_assets.ledger.constructs import now_ms
@@ -218,10 +218,10 @@ def store_request(engine: Engine, batch: Sequence[Due], *, token: str) -> bool:
     return True
 
 
-def withdraw(engine: Engine, tokens: Collection[str], *, assets: Collection[str]) -> None:
+def withdraw(engine: Engine, tokens: Collection[str], *, assets: Collection[str], run_id: str | None = None) -> None:
     """Take back requests of these assets' slices of which no run came and none will: they may be made again at once.
 
-    What was claimed under one of these tokens is left as it is.
+    What this run has claimed is left as it is, and so is what is held: its pause says when it is tried again.
     """
     p, c = t.publication.c, t.claim.c
     with write(engine) as connection:
@@ -238,6 +238,7 @@ def withdraw(engine: Engine, tokens: Collection[str], *, assets: Collection[str]
                 c.request_token.in_(sorted(tokens)),
                 c.not_before.is_not(None),
                 c.requests > 0,
+                c.run_id.is_distinct_from(run_id) if run_id else true(),
                 c.lease_until.is_(None) | (c.lease_until <= now_ms()),
             )
             .values(not_before=None, requests=c.requests - 1)

@@ -63,7 +63,7 @@ class Work:
     fingerprints: Mapping[SliceKey, str] = field(default_factory=dict[SliceKey, str])
     """What each slice was made of, where that is another asset's rows."""
     steps: Steps = field(default_factory=Steps)
-    """The run's stopwatch."""
+    """The transaction's stopwatch."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Published:
     outcome: Outcome | None
     """None: it was committed before, and this run had nothing to do."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What each step of the run took, for all its slices together."""
+    """What each step of its transaction took, for all of that one's slices together."""
 
     @property
     def other_records(self) -> bool:

@@ -196,9 +196,11 @@ class _Waiting:
     def taken(self) -> Sequence[Piece]:
         """The next part, or so much of it as should fit."""
         pieces = self._parts.popleft()
-        if self._sizes is None or self._sizes.at_most is None:
+        # Another transaction's reading may learn meanwhile.
+        at_most = None if self._sizes is None else self._sizes.at_most
+        if at_most is None:
             return pieces
-        head, rest = cut(pieces, self._sizes.at_most)
+        head, rest = cut(pieces, at_most)
         if rest:
             self._parts.appendleft(rest)
         return head

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -11,7 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from kafka_assets.assets.reading import Reading
+from kafka_assets.assets.reading import Begun, Reading
 from kafka_assets.records import Chunk
 from kafka_assets.slices import SliceKey
 
@@ -30,6 +31,7 @@ class Read:
     begun: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     ended: list[str] = field(default_factory=list[str])
     schemas: int = 0
+    fails: Exception | None = None
     has_begun: threading.Condition = field(default_factory=threading.Condition)
 
     def wait(self, number: int) -> None:
@@ -56,6 +58,8 @@ class Part:
             with self.read.has_begun:
                 self.read.begun.append((str(key), start))
                 self.read.has_begun.notify_all()
+            if self.read.fails is not None:
+                raise self.read.fails
             try:
                 for offset in (start, start + 1):
                     yield Chunk(rows=pa.table({"offset": [offset]}, schema=schema), seen={})
@@ -65,7 +69,7 @@ class Part:
         return read
 
 
-ONE, TWO = SliceKey("orders", 1, 0, 0, 10), SliceKey("orders", 1, 0, 10, 20)
+ONE, TWO, THREE, FOUR = (SliceKey("orders", 1, 0, at, at + 10) for at in range(0, 40, 10))
 
 
 @pytest.fixture
@@ -74,8 +78,8 @@ def read() -> Read:
 
 
 def reading(read: Read, *keys: SliceKey, records: object = None) -> Any:
-    parts = [Part((key,), read, records or Topic()) for key in keys]
-    return closing(Reading(cast("Any", None), cast("Any", parts)))
+    run, *parts = (Part(some, read, records or Topic()) for some in (keys, *((key,) for key in keys)))
+    return closing(Reading(cast("Any", run), cast("Any", None), cast("Any", parts)))
 
 
 def of(read: Read, key: SliceKey, records: object = None) -> Any:
@@ -140,6 +144,61 @@ def test_a_transaction_that_fails_early_leaves_the_next_one_to_be_read_in_its_tu
         with run.of(of(read, TWO), {TWO: 10}) as chunks:
             assert offsets(chunks()) == [10, 11]
     assert sorted(read.ended) == sorted(map(str, (ONE, TWO)))
+
+
+def test_a_transaction_that_is_not_read_is_read_ahead_once_and_those_after_it_are_still_read_ahead(read: Read) -> None:
+    with reading(read, ONE, TWO, THREE, FOUR) as run:
+        with run.of(of(read, ONE), {ONE: 0}) as chunks:
+            offsets(chunks())
+        # Of the second one another run holds a lease, or its offsets have expired: it is not asked for.
+        with run.of(of(read, THREE), {THREE: 20}) as chunks:
+            offsets(chunks())
+        read.wait(4)
+        with run.of(of(read, FOUR), {FOUR: 30}) as chunks:
+            offsets(chunks())
+    assert read.begun == [(str(key), key.start) for key in (ONE, TWO, THREE, FOUR)]
+    assert sorted(read.ended) == sorted(map(str, (ONE, TWO, THREE, FOUR)))
+
+
+def test_what_could_not_be_read_ahead_is_read_anew(read: Read) -> None:
+    with reading(read, ONE, TWO) as run:
+        with run.of(of(read, ONE), {ONE: 0}) as chunks:
+            read.fails = ValueError("no good")
+            offsets(chunks())
+            read.wait(2)
+        wait_until_idle(run)
+        read.fails = None
+        with run.of(of(read, TWO), {TWO: 10}) as chunks:
+            assert offsets(chunks()) == [10, 11]
+
+
+def test_who_is_interrupted_while_it_waits_leaves_nothing_that_is_read(read: Read) -> None:
+    goes_on = threading.Event()
+
+    def source() -> Generator[Chunk]:
+        try:
+            assert goes_on.wait(30)
+            yield Chunk(rows=SCHEMA.empty_table(), seen={})
+        finally:
+            read.ended.append("source")
+
+    begun = Begun(source)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafka_assets.assets.reading.wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            begun.close()
+    goes_on.set()
+    begun._pool.shutdown(wait=True)
+    assert read.ended == ["source"]
+
+
+def interrupted(some: object) -> None:
+    raise KeyboardInterrupt
+
+
+def wait_until_idle(run: Reading) -> None:
+    assert run._ahead is not None
+    wait([run._ahead[1]._first])
 
 
 def test_rows_of_another_asset_are_read_when_they_are_asked_for(read: Read) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +19,7 @@ from typing import Any, cast
 import dagster as dg
 import pytest
 
-from kafka_assets.assets import ending, replaying, requesting
+from kafka_assets.assets import ending, replaying
 from kafka_assets.assets import runner as running
 from kafka_assets.assets.decorator import kafka_asset
 from kafka_assets.assets.folder import Declared
@@ -353,7 +354,6 @@ def test_a_slice_that_always_fails_is_told_of_once_and_named_in_the_end(
     def spoilt() -> None:
         raise SliceFailed("it has 500 bad records of 500", cure="compare the schema with the topic's records")
 
-    monkeypatch.setattr(requesting, "RUN_OFFSETS", 1_000_000)  # a run of each
     # Nobody waits here for the pauses between the attempts.
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: desk.hold_no_longer())
     monkeypatch.setattr(running, "time", clock)
@@ -362,11 +362,13 @@ def test_a_slice_that_always_fails_is_told_of_once_and_named_in_the_end(
         done = runner.until_caught_up(patience=timedelta(hours=1))
         again = runner.once()
     assert (done.failed_slices, done.caught_up, done.troubles) == (2, False, [])
-    assert done.runs == len(desk.instance.get_runs()) > 8
+    assert done.runs == len(desk.instance.get_runs()) >= 8
     keys = ["orders:0:0-1000000", "orders:0:1000000-2000000"]
     reasons = [f"{key}: {SliceFailed('it has 500 bad records of 500')}" for key in keys]
     assert done.failures == [f"{reason} · compare the schema with the topic's records" for reason in reasons]
-    for line in (*done.failures, *(f"landing {key}" for key in keys)):
+    landed = [line for line in said if line.startswith("landing ")]
+    assert landed[0] == f"landing {keys[0]} … {keys[1]}"
+    for line in (*done.failures, *landed):
         assert said.count(line) == 1
     # Then each further attempt at both of them is two short lines.
     assert len(said) <= 4 + 2 * done.runs / len(keys)
@@ -376,6 +378,61 @@ def test_a_slice_that_always_fails_is_told_of_once_and_named_in_the_end(
     shown = capsys.readouterr().err
     assert f"2 slices of {ASSET} failed too often, and wait for you ({', '.join(keys)})" in shown
     assert f"kafka-assets replay {ASSET} --failed" in shown
+
+
+CLAIMS = "select attempt, failures_alone, not_before is null, requests from kafka_claim order by publication_id"
+
+
+def test_what_a_run_has_not_come_to_is_asked_for_again_at_once(desk: Desk, landing: Callable[..., Runner]) -> None:
+    def busy() -> None:
+        raise LedgerBusy("a deadlock, five times")
+
+    with landing(busy, claimed=True) as runner:
+        runner.once()
+        assert rows(desk.engine, CLAIMS) == [(1, 0, 0, 1), (0, 0, 1, 0)]
+        runner.once()
+        assert [attempt for attempt, *_ in rows(desk.engine, CLAIMS)] == [1, 1]
+
+
+def test_a_signal_leaves_the_pause_of_what_has_failed_in_the_same_run(
+    desk: Desk, landing: Callable[..., Runner]
+) -> None:
+    times = count()
+
+    def happens() -> None:
+        if not next(times):
+            raise SliceFailed("too many bad records")
+        tell(signal.SIGTERM)
+
+    runner = landing(happens, claimed=True)
+    with pytest.raises(ending.Stopped), ending.ended_by_signals(), runner:
+        runner.until_caught_up(patience=timedelta(hours=1))
+    failed, stopped = rows(desk.engine, CLAIMS)
+    assert failed == (1, 1, 0, 1)
+    assert stopped[2] == 1
+
+
+def test_of_each_transaction_that_fails_it_is_told_why(landing: Callable[..., Runner]) -> None:
+    times = count(1)
+
+    def happens() -> None:
+        raise SliceFailed(f"reason {next(times)}")
+
+    said: list[str] = []
+    with landing(happens, claimed=True, say=said.append) as runner:
+        done = runner.once()
+    assert [line for line in said if "reason" in line] == done.failures
+    assert [line.partition(": ")[2] for line in done.failures] == ["reason 1", "reason 2"]
+
+
+@pytest.mark.parametrize(("here", "runs", "slices"), [(True, 1, 4), (False, 4, 4)])
+def test_who_carries_runs_out_asks_for_no_more_than_lands_soon(desk: Desk, here: bool, runs: int, slices: int) -> None:
+    desk.stream = orders(slices={"max_records": 1_000_000})
+    desk.broker.set("orders", 40_000_000)
+    assert len(desk.tick(here=here).requests) == runs
+    asked = "select count(*), max(s.end_offset - s.start_offset) from kafka_claim c join kafka_publication p"
+    asked += " on p.id = c.publication_id join kafka_slice s on s.id = p.slice_id where request_token is not null"
+    assert rows(desk.engine, asked) == [(slices, 1_000_000)]
 
 
 def raising(error: Exception) -> Callable[[], None]:
@@ -439,10 +496,7 @@ def test_dagsters_own_log_is_for_who_asks_for_it(
     said: list[str] = []
     with landing(fails, claimed=True, say=said.append, verbose=verbose) as runner:
         done = runner.once()
-    assert done.failures == [
-        "orders:0:0-1000000: 2 of the run's transactions failed, 0 slices have landed all the same"
-        " · the first, orders:0:0-1000000: ValueError: no good"
-    ]
+    assert done.failures == ["orders:0:0-1000000: ValueError: no good", "orders:0:1000000-2000000: ValueError: no good"]
     assert done.failures[0] in said
     shown = capfd.readouterr().err
     assert ("Traceback" in shown or "Stack Trace" in shown) is verbose
