@@ -49,6 +49,7 @@ def beside(found: list[dict[str, Any]], name: str) -> set[str]:
     return {one["against"] for one in found if one["name"] == name}
 
 
+@pytest.mark.campaign
 def test_every_road_to_sqlite_lands_the_same_records(settings: Settings, services_folder: Path) -> None:
     asked = Asked(RECORDS, "decimals", rounds=1, warm_ups=0)
     found = measured(settings, settings.database_url, asked, state=services_folder)

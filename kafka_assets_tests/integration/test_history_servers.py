@@ -9,7 +9,7 @@ from kafka_assets_tests.histories import grown
 UNDER_LOCKS = ("run:", "live:", "tick: a topic created again", "tick: plan", "tick: a request")
 
 
-@pytest.mark.parametrize("server", ["mariadb", "mysql"])
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=pytest.mark.campaign)])
 def test_no_operation_reads_history(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
