@@ -60,6 +60,12 @@ def _cut(
         yield batch
 
 
+def grows(batch: Sequence[Due], *, max_offsets: int) -> bool:
+    """Whether slices that are planned later will land with these, where nobody asks for a run of them yet."""
+    few = 2 * sum(one.key.offsets for one in batch) < max_offsets
+    return few and len(batch) < min(MAX_KEYS, *map(company, batch))
+
+
 def company(one: Due) -> int:
     """With how many a slice may run."""
     return {0: MAX_KEYS, 1: 10}.get(one.attempt, 1)

@@ -10,7 +10,7 @@ from datetime import timedelta
 import dagster as dg
 from sqlalchemy import Engine
 
-from kafka_assets.assets.batches import MAX_OFFSETS, RUN_OFFSETS, in_batches, urgent
+from kafka_assets.assets.batches import MAX_OFFSETS, RUN_OFFSETS, grows, in_batches, urgent
 from kafka_assets.assets.dead_runs import end_dead, look_dead, now
 from kafka_assets.assets.keys import add_keys, places
 from kafka_assets.assets.names import STREAM_TAG
@@ -22,7 +22,8 @@ from kafka_assets.streams import Stream
 DUE_PER_TICK = 400
 KEYS_PER_TICK = 1000
 """So far back is looked which keys stand beside each other in Dagster, however many there are."""
-WAITED_FOR = {dg.DagsterRunStatus.QUEUED: timedelta(hours=1), dg.DagsterRunStatus.STARTING: timedelta(minutes=10)}
+_QUEUED = dg.DagsterRunStatus.QUEUED
+WAITED_FOR = {_QUEUED: timedelta(hours=1), dg.DagsterRunStatus.STARTING: timedelta(minutes=10)}
 """How long a run may wait in Dagster before its slices are asked for again.
 
 A queue may be long, and a pod slow to come; but a queue may also be nobody's any more, and a worker die unseen.
@@ -51,16 +52,19 @@ def request_runs(
     Or of what `upstream` has committed, whose rows are read instead. `here`: who asks carries them out, and waits
     for no run that waits in Dagster: if that one comes after all, it finds nothing to do. `stalled`: what kept all of
     the asset from landing; one run tries whether it does still, and no other one goes beside it.
+
+    While a run of the stream waits in Dagster's queue, few slices wait for others to land with them: more runs would
+    make that queue longer, and each costs as much as all that they could land together.
     """
     if not topics and upstream is None:
         return []
     wanted = due(engine, asset=stream.asset, topics=topics, upstream=upstream, limit=DUE_PER_TICK)
     if not wanted:
         return []
-    to_come, busy = _in_flight(engine, stream, in_dagster=in_dagster, here=here)
-    free = stream.slices.runs - busy
-    wanted = [one for one in wanted if one.token is None or one.token not in to_come]
-    if free <= 0 or not wanted or (stalled is not None and (busy or not begin_try(engine, stalled))):
+    flight = _in_flight(engine, stream, in_dagster=in_dagster, here=here)
+    free = stream.slices.runs - flight.runs
+    wanted = [one for one in wanted if one.token is None or one.token not in flight.to_come]
+    if free <= 0 or not wanted or (stalled is not None and (flight.runs or not begin_try(engine, stalled))):
         return []
     free = free if stalled is None else 1
     max_offsets = max(stream.slices.max_records, RUN_OFFSETS if here else MAX_OFFSETS)
@@ -75,6 +79,8 @@ def request_runs(
         # ask for what has waited for a minute.
         if len(requests) == free or (here and asked and asked + size > max_offsets):
             break
+        if flight.queued and stalled is None and grows(batch, max_offsets=max_offsets):
+            continue
         asked += size
         token = new_token()
         if store_request(engine, batch, token=token):
@@ -125,8 +131,19 @@ def _most(stream: Stream) -> int:
     return 10 * stream.slices.runs
 
 
-def _in_flight(engine: Engine, stream: Stream, *, in_dagster: InDagster, here: bool) -> tuple[set[str | None], int]:
-    """The tokens of runs that are still to come, and how many runs of the stream there are.
+@dataclass(frozen=True)
+class InFlight:
+    """The runs of a stream that are under way."""
+
+    runs: int
+    to_come: set[str | None]
+    """The tokens of those that still wait in Dagster."""
+    queued: bool
+    """Whether one of them waits in its queue."""
+
+
+def _in_flight(engine: Engine, stream: Stream, *, in_dagster: InDagster, here: bool) -> InFlight:
+    """The runs of the stream that there are.
 
     What Dagster says of a run is an echo: it believes in a dead one for a long time. A run counts while it holds
     a lease in the ledger; before, for as long as the request that made it is not made again; and after that only
@@ -139,7 +156,12 @@ def _in_flight(engine: Engine, stream: Stream, *, in_dagster: InDagster, here: b
     waiting = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
     to_come, asked = waiting - dead, asked_for(engine, asset=stream.asset)
     landing = holding | {run_id for run_id, token in tokens.items() if token in asked}
-    return {tokens[run_id] for run_id in to_come}, len(to_come | landing)
+    queued = {record.dagster_run.run_id for record in records if record.dagster_run.status is _QUEUED}
+    return InFlight(
+        runs=len(to_come | landing),
+        to_come={tokens[run_id] for run_id in to_come},
+        queued=bool(queued & to_come),
+    )
 
 
 def _may_come(record: dg.RunRecord) -> bool:

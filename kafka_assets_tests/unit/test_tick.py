@@ -17,6 +17,7 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
+from kafka_assets.assets import requesting
 from kafka_assets.assets import tick as ticks
 from kafka_assets.assets.by_hand import preview
 from kafka_assets.assets.cursor import Cursor
@@ -210,6 +211,37 @@ def test_a_run_that_waits_in_dagster_is_waited_for_within_bounds(
     desk.later(monkeypatch, minutes=patient)
     assert desk.tick().requests == []
     desk.later(monkeypatch, minutes=tired)
+    assert len(desk.tick().requests) == 1
+
+
+def test_few_slices_wait_for_others_while_a_run_of_the_stream_is_in_dagsters_queue(desk: Desk, broker: Broker) -> None:
+    broker.set("orders", 10)
+    [request] = desk.tick().requests
+    queued = desk.store(request, dg.DagsterRunStatus.QUEUED)
+    for end in (20, 30):
+        broker.set("orders", end)
+        found = desk.tick()
+        assert (found.planned, found.requests) == (1, [])
+    desk.instance.report_run_canceling(queued)
+    desk.land(request)
+    [both] = desk.tick().requests
+    assert [(key.start, key.end) for key in desk.keys_of(both)] == [(10, 20), (20, 30)]
+    desk.land(both)
+    exact(desk, records=30)
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING])
+def test_what_fills_a_run_and_what_is_tried_again_waits_for_no_queue(
+    desk: Desk, broker: Broker, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus
+) -> None:
+    broker.set("orders", 10)
+    [request] = desk.tick().requests
+    desk.store(request, status)
+    broker.set("orders", 20)
+    assert len(desk.tick().requests) == (status is not dg.DagsterRunStatus.QUEUED)
+    desk.hold_no_longer()
+    monkeypatch.setattr(requesting, "MAX_OFFSETS", 20)  # ten of them are half of a run
+    broker.set("orders", 30)
     assert len(desk.tick().requests) == 1
 
 
