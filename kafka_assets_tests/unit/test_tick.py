@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._daemon.sensor import MIN_INTERVAL_LOOP_TIME
 from sqlalchemy import Engine, event, text
 
 from kafka_assets.assets import planning as planner
@@ -356,6 +357,10 @@ def test_who_carries_runs_out_here_waits_for_no_queue(desk: Desk, broker: Broker
     assert desk.tick(here=True).requests == [], "a request has its minute, whoever asks"
     desk.hold_no_longer()
     assert len(desk.tick(here=True).requests) == 1
+
+
+def test_the_sensor_is_due_each_time_that_dagsters_daemon_looks() -> None:
+    assert (the_sensor().minimum_interval_seconds or 0) < MIN_INTERVAL_LOOP_TIME
 
 
 def test_a_few_records_wait_for_their_delay_and_then_land(desk: Desk, broker: Broker) -> None:
