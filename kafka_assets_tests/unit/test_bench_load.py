@@ -174,20 +174,22 @@ def test_what_landed_is_read_once_with_its_commits(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_what_ended_children_used_is_their_role() -> None:
+def test_a_process_s_role_is_told_by_its_command_line() -> None:
     assert role_of("python -m kafka_assets.assets.nursery x run=" + "-" * 36) == "nursery"
     assert role_of("python -m kafka_assets.assets.nursery x run=0123") == "runs"
     assert role_of("vi") is None
+
+
+@pytest.mark.parametrize(("word", "role"), [(f"run={'-' * 36}", "nursery"), ("dagster._daemon", "daemon")])
+def test_what_children_used_that_have_ended_is_the_runs(word: str, role: str) -> None:
     busy = "import subprocess, sys, time; subprocess.run([sys.executable, '-c', 'sum(range(10**6))']); print(); "
-    with subprocess.Popen(
-        [sys.executable, "-uc", busy + "time.sleep(60)", f"run={'-' * 36}"], stdout=subprocess.PIPE
-    ) as nursery:
-        assert nursery.stdout is not None
-        nursery.stdout.readline()
-        found = used_by_role({"other": [nursery.pid]})
-        nursery.kill()
-    assert found.keys() == {"nursery", "runs"}
-    assert found["runs"].seconds > 0 and found["nursery"].memory > 1_000_000
+    with subprocess.Popen([sys.executable, "-uc", busy + "time.sleep(60)", word], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        found = used_by_role({"other": [parent.pid]})
+        parent.kill()
+    assert found.keys() == {role, "runs"}
+    assert found["runs"].seconds > 0 and found[role].memory > 1_000_000
 
 
 @pytest.fixture

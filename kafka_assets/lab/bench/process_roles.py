@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from kafka_assets.assets.nursery import NOBODY, RUN_WORD
 from kafka_assets.lab.bench.run_cost import command_of, family, memory_of, seconds_of
 
-NURSERY, RUNS = "nursery", "runs"
+NURSERY, RUNS, DAEMON = "nursery", "runs", "daemon"
 ROLES = {
     f"{RUN_WORD}{NOBODY}": NURSERY,
     "kafka_assets.assets.nursery": RUNS,
     "multiprocessing.spawn": RUNS,
     "pyspark.daemon": "workers",
     "dagster_webserver": "webserver",
-    "dagster._daemon": "daemon",
+    "dagster._daemon": DAEMON,
     "spark_application": "spark",
     "kafka.Kafka": "kafka",
     "api grpc": "code",
@@ -46,7 +46,8 @@ def used_by_role(services: Mapping[str, Iterable[int]]) -> dict[str, RoleUse]:
     """By role, what the services have used, with all that they started; those that have ended are in the seconds.
 
     `services`: the processes that each comes from, by what the role of a process is called that says nothing itself.
-    The seconds of a child that ended are its parent's; of a nursery's children, the role `runs` has them.
+    The seconds of a child that ended are its parent's. The role `runs` has those of a nursery's children, and of the
+    daemon's: they are runs, and nurseries that another one has followed, with all that they had forked.
     """
     found: dict[str, RoleUse] = {}
     for name, roots in services.items():
@@ -58,7 +59,7 @@ def used_by_role(services: Mapping[str, Iterable[int]]) -> dict[str, RoleUse]:
                     memory = 0
                     with suppress(OSError):  # a zombie has none, and of another user's it is not told
                         memory = memory_of(pid)[1]
-                    ended = RUNS if role == NURSERY else role
+                    ended = RUNS if role in (NURSERY, DAEMON) else role
                     found[role] = found.get(role, RoleUse()) + RoleUse(own, memory)
                     found[ended] = found.get(ended, RoleUse()) + RoleUse(of_ended)
     return found
