@@ -31,8 +31,8 @@ OF_RESULTS = (
     mutant(
         "what was read ahead lands though some of it has expired",
         "Reading._taken",
-        "if self._ahead is None or self._ahead[0] != read_from:",
-        "if self._ahead is None:",
+        "if self._ahead is None or self._ahead[0] != read_from or self._ahead[1].has_failed:",
+        "if self._ahead is None or self._ahead[1].has_failed:",
         "unit/test_reading_ahead.py::test_what_expired_since_is_read_from_where_it_still_can",
     ),
     mutant(
@@ -90,6 +90,20 @@ OF_RESULTS = (
         "counts=fault is Fault.SLICE",
         "counts=fault in (Fault.SLICE, Fault.STREAM)",
         "unit/test_making.py::test_what_the_declaration_causes_before_anything_is_claimed_is_no_slices_fault[error0]",
+    ),
+    mutant(
+        "few slices make a long queue longer",
+        "request_runs",
+        "if flight.queued and stalled is None and grows(batch, max_offsets=max_offsets):",
+        "if not batch:",
+        "unit/test_tick.py::test_few_slices_wait_for_others_while_a_run_of_the_stream_is_in_dagsters_queue",
+    ),
+    mutant(
+        "a signal takes the pause from what has failed",
+        "withdraw",
+        "c.run_id.is_distinct_from(run_id) if run_id else true(),",
+        "c.run_id.is_distinct_from(run_id) if False else true(),",
+        "unit/test_runner.py::test_a_signal_leaves_the_pause_of_what_has_failed_in_the_same_run",
     ),
     mutant(
         "many runs try what keeps all slices from landing",
