@@ -63,7 +63,7 @@ def _cut(
 def grows(batch: Sequence[Due], *, max_offsets: int) -> bool:
     """Whether slices that are planned later will land with these, where nobody asks for a run of them yet."""
     few = 2 * sum(one.key.offsets for one in batch) < max_offsets
-    return few and len(batch) < min(MAX_KEYS, *map(company, batch))
+    return few and len(batch) < min(map(company, batch))
 
 
 def company(one: Due) -> int:

@@ -68,11 +68,13 @@ class SliceIOManager(dg.ConfigurableIOManager):
         try:
             self._land(context, self.engine, landing, obj)
         except Unlanded as error:
-            failures = [(keys, why, failure_of(why, self.engine, landing.stream, keys)) for keys, why in error.failed]
-            reasons = [f"{readable(keys)}: {failure.description}" for keys, _, failure in failures]
+            failures = [failure_of(why, self.engine, landing.stream, keys) for keys, why in error.failed]
+            reasons = [
+                f"{readable(keys)}: {one.description}" for (keys, _), one in zip(error.failed, failures, strict=True)
+            ]
             for reason in reasons:
                 context.log.error(reason)
-            _, first, failure = failures[0]
+            (_, first), failure = error.failed[0], failures[0]
             said = f"{error} · the first, {reasons[0]}"
             # By the last of them it ended, where it did not go on to the end.
             told = {

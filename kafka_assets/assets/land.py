@@ -89,9 +89,11 @@ def land(engine: Engine, landing: Landing, frame: object, asking: Asking) -> lis
     landed = tried = 0
     with closing(Reading(landing, cast(DataFrame, frame), landings)) as reading:
         for part in landings:
+            # The first one's stand as they were found just now.
+            known = None if tried else {key: found[key] for key in part.keys}
             tried += len(part.keys)
             try:
-                done += _land(engine, part, reading, asking)
+                done += _land(engine, part, reading, asking, known=known)
                 landed += len(part.keys)
             except Exception as error:
                 if len(parts) == 1:
@@ -129,10 +131,21 @@ def _transactions(wanted: Sequence[Publication], *, max_offsets: int) -> list[li
     return parts
 
 
-def _land(engine: Engine, landing: Landing, reading: Reading, asking: Asking) -> list[Published]:
-    """One transaction: claim, publish, give back; not of what another run has committed since this one began."""
+def _land(
+    engine: Engine,
+    landing: Landing,
+    reading: Reading,
+    asking: Asking,
+    *,
+    known: Mapping[SliceKey, Publication] | None,
+) -> list[Published]:
+    """One transaction: claim, publish, give back; not of what another run has committed since this one began.
+
+    `known`: how its slices stand, where somebody has just looked.
+    """
     landing.steps.now("claim")
-    wanted, done = _divided(find(engine, asset=landing.stream.asset, keys=landing.keys).values(), asking)
+    found = known or find(engine, asset=landing.stream.asset, keys=landing.keys)
+    wanted, done = _divided(found.values(), asking)
     if not wanted:
         return done
     keys = [one.key for one in wanted]

@@ -156,11 +156,11 @@ def _in_flight(engine: Engine, stream: Stream, *, in_dagster: InDagster, here: b
     waiting = {record.dagster_run.run_id for record in records if not here and _may_come(record)}
     to_come, asked = waiting - dead, asked_for(engine, asset=stream.asset)
     landing = holding | {run_id for run_id, token in tokens.items() if token in asked}
-    queued = {record.dagster_run.run_id for record in records if record.dagster_run.status is _QUEUED}
+    coming = [record.dagster_run for record in records if record.dagster_run.run_id in to_come]
     return InFlight(
         runs=len(to_come | landing),
         to_come={tokens[run_id] for run_id in to_come},
-        queued=bool(queued & to_come),
+        queued=any(run.status is _QUEUED for run in coming),
     )
 
 
